@@ -6,11 +6,14 @@ LONG_PACKAGES = qemu-system-x86 qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-
 BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind \
 	redis-server redis-tools sqlite3 ruby nodejs ripgrep jq ghostscript rustc
 
+# Crates whose tests `make unit` runs; those of ebbmalloc-c are for the release profile.
+UNIT = --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
+
 # Megabytes of disk that a first run takes.
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build check demo test test-long bench format lint unit library preloadable tool python loom preload docs install-compat
+.PHONY: help build check demo test test-long bench format lint unit unit-programs library preloadable tool python loom preload docs install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -49,18 +52,21 @@ check: # what changed against main: format, lint, layers, unit tests; BASE=... f
 
 test: # all that must pass before a change lands; what could not run is listed at the end
 	@ci/needs.sh test $(TEST_DISK) must some
-	@ci/skipped.sh --clear
-	@ci/slowest.py --clear
-	@$(MAKE) lint unit library preload python loom docs; status=$$?; ci/slowest.py; ci/skipped.sh; exit $$status
+	@ci/report.py --clear
+	@ci/side-by-side.sh 'library preload python' 'lint unit-programs docs loom' && $(MAKE) unit; \
+		status=$$?; ci/report.py; exit $$status
 
 lint: # format, clippy
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p ebbmalloc-core --example holds --features holds -- -D warnings
+	nice $(CARGO) clippy --workspace --all-targets -- -D warnings
+	nice $(CARGO) clippy -p ebbmalloc-core --example holds --features holds -- -D warnings
 
 unit: # tests of the crates
-	ci/tests.py --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
-	$(CARGO) test --doc --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
+	ci/tests.py $(UNIT)
+	$(CARGO) test --doc $(UNIT)
+
+unit-programs: # builds them
+	nice ci/tests.py --build $(UNIT)
 
 python: # tests of the workloads, the benchmarks, ci
 	python3 -m unittest discover -s ci/tests

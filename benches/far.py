@@ -11,13 +11,12 @@ by up to 10 %, by where the kernel puts things: some hundred of each are needed.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from suite import environment, machine
+from suite import enter, machine, markdown, report
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "programs/far/sums.py"
@@ -70,13 +69,12 @@ def interpreter(python):
 def table(times):
     from suite import intervals
 
-    yield "| | ms a pass, median of the processes | to the first |"
-    yield "|---|---|---|"
-    first = next(iter(times.values()))
+    rows, first = [], next(iter(times.values()))
     for name, measured in times.items():
         low, middle, high = intervals.ratio(measured, first)
         beside = "" if measured is first else f"{middle:.3f} ({low:.3f} to {high:.3f})"
-        yield f"| {name} | {intervals.median(measured)[1] / 1e6:.2f} | {beside} |"
+        rows.append([name, f"{intervals.median(measured)[1] / 1e6:.2f}", beside])
+    return markdown(["", "ms a pass, median of the processes", "to the first"], rows)
 
 
 def main():
@@ -90,15 +88,9 @@ def main():
         for name, added in under.items():
             times[name].append(run(python, added))
     print(f"\r{given.runs} of {given.runs}", file=sys.stderr)
-    text = "\n".join(table(times)) + "\n"
-    print(text, end="")
-    if given.folder:
-        given.folder.mkdir(parents=True, exist_ok=True)
-        (given.folder / "far.md").write_text(text)
-        result = {"machine": machine.describe(), "pass_ns": times}
-        (given.folder / "far.json").write_text(json.dumps(result) + "\n")
+    report(table(times), given.folder, "far", {"machine": machine.describe(), "pass_ns": times})
 
 
 if __name__ == "__main__":
-    environment.enter()
+    enter()
     main()

@@ -13,14 +13,13 @@ as holds.md and holds.json.
 
 import argparse
 import array
-import json
 import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from suite import machine
+from suite import machine, markdown, report
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["idle", "tiny", "mid", "threads", "large"]
@@ -64,13 +63,17 @@ def measure(program, name, repeat, file):
 
 
 def table(rows):
-    yield "| program | lock | holds | first request, us | longest other, us | others above 50 us | longest in any run, us |"
-    yield "|---|---|---|---|---|---|---|"
-    for row in rows:
-        yield (
-            f"| {row['program']} | {row['lock']} | {row['holds']} | {row['first_request_us']:.1f} "
-            f"| {row['longest_other_us']:.1f} | {row['others_above_50_us']} | {row['longest_in_one_run_us']:.0f} |"
-        )
+    head = [
+        "program",
+        "lock",
+        "holds",
+        "first request, us",
+        "longest other, us",
+        "others above 50 us",
+        "longest in any run, us",
+    ]
+    cells = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row.values()] for row in rows]
+    return markdown(head, [[*row, f"{float(last):.0f}"] for *row, last in cells])
 
 
 def main():
@@ -86,12 +89,7 @@ def main():
         for name in PROGRAMS:
             print(f"{name} ...", file=sys.stderr)
             result["rows"] += measure(program, name, options.repeat, file.name)
-    text = "\n".join(table(result["rows"])) + "\n"
-    print(text, end="")
-    if options.folder:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        (options.folder / "holds.md").write_text(text)
-        (options.folder / "holds.json").write_text(json.dumps(result, indent=1) + "\n")
+    report(table(result["rows"]), options.folder, "holds", result)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,7 @@ def kept(folder: Path, kind: str) -> dict:
     return {
         "kind": kind,
         "date": dated.group() if dated else time.strftime("%Y-%m-%d"),
-        "command": re.sub(r" -o \S+", "", record.get("command", ""))
-        or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
+        "command": re.sub(r" -o \S+", "", record.get("command", "")) or f"benches/{PROGRAMS.get(kind, f'run.py {kind}')}",
         "repetitions": record.get("repetitions"),
         "machine": record.get("machine"),
         "allocators": {
@@ -77,9 +76,22 @@ def text_of(result: dict) -> str:
 
 
 def small(svg: str) -> str:
-    """The picture with coordinates to a tenth of a point, one name for its font, and no indentation."""
-    svg = re.sub(r'"[^"<>]*"', lambda value: re.sub(r"(\d\.\d)\d+", r"\1", value.group()), svg)
-    return re.sub(r"^ +", "", re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg), flags=re.MULTILINE)
+    """The picture with coordinates to a tenth of a point, a class per style, and no groups, names or line breaks that do nothing."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>| transform=\"rotate\(-0 [^\"]*\"", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'"[^"<>]*"', lambda value: re.sub(r"(\d\.\d)\d+", r"\1", value.group()).replace(".0", ""), svg)
+    svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"\s*([A-Zz\"])\s*", r"\1", path.group()), svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
+    svg = re.sub(r">\s+<", ">\n<", svg)
+    for number, name in enumerate(dict.fromkeys(re.findall(r"(?:href=\"|url\()#(\w+)", svg))):
+        svg = svg.replace(name, f"i{number}")
+    svg = re.sub(r'<g id="[\w.]+">', "<g>", svg)
+    while (flat := re.sub(r"<g>\n((?:(?!</?g\b).*\n)*?)</g>\n", r"\1", svg)) != svg:
+        svg = flat
+    styles = {style: f"s{number}" for number, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', svg)))}
+    svg = re.sub(r' style="([^"]*)"', lambda found: f' class="{styles[found.group(1)]}"', svg)
+    rules = "".join(f".{name}{{{style}}}\n" for style, name in styles.items())
+    return svg.replace(">\n", f">\n<style>\n*{{stroke-linejoin:round}}\n{rules}</style>\n", 1)
 
 
 def main() -> int:
@@ -94,9 +106,9 @@ def main() -> int:
     for kind, folder in sources.items():
         (RESULTS / f"{renamed.get(kind, kind)}.json").write_text(text_of(kept(folder, kind)))
     if any(raw.is_file() for raw in drawn.values()):
-        from suite import environment
+        from suite import enter
 
-        environment.enter()
+        enter()
         from suite import plots
 
         for kind, raw in drawn.items():

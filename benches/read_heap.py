@@ -11,7 +11,6 @@ output, and with the raw figures to DIR as inspect.md and inspect.json.
 """
 
 import argparse
-import json
 import os
 import platform
 import re
@@ -22,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from suite import machine
+from suite import machine, markdown, report
 
 ROOT = Path(__file__).resolve().parent.parent
 READS = 10
@@ -66,13 +65,7 @@ def measure(reader, program):
         during = slowest_us()
         after = status(target.pid)
         target.kill()
-    return {
-        "reads": reads,
-        "slowest_us_before": quiet,
-        "slowest_us_during": during,
-        "before": before,
-        "after": after,
-    }
+    return {"reads": reads, "slowest_us_before": quiet, "slowest_us_during": during, "before": before, "after": after}
 
 
 def table(result, load):
@@ -90,8 +83,7 @@ def table(result, load):
         ("its own resident memory, KiB: before, after", f"{result['before']['RssAnon']}, {result['after']['RssAnon']}"),
     ]
     lines = [f"Load average at the start {load:.1f}, kernel {platform.release()}, {os.cpu_count()} processors.", ""]
-    lines += ["| | |", "|---|---:|"] + [f"| {name} | {value} |" for name, value in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, markdown(["", ""], rows)])
 
 
 def main():
@@ -106,17 +98,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/heap"
         source = ROOT / "crates/ebb-inspect/tests/programs/heap.c"
-        subprocess.run(
-            ["cc", "-O1", "-Wno-deprecated-declarations", "-pthread", source, "-o", program], check=True
-        )
+        subprocess.run(["cc", "-O1", "-Wno-deprecated-declarations", "-pthread", source, "-o", program], check=True)
         result = measure(reader, program)
     result |= {"load": load, "machine": machine.describe()}
-    text = table(result, load)
-    print(text, end="")
-    if arguments.o:
-        arguments.o.mkdir(parents=True, exist_ok=True)
-        (arguments.o / "inspect.md").write_text(text)
-        (arguments.o / "inspect.json").write_text(json.dumps(result, indent=1) + "\n")
+    report(table(result, load), arguments.o, "inspect", result)
 
 
 if __name__ == "__main__":

@@ -57,13 +57,11 @@ fi
 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $root" \
     cargo test --quiet --target $target -p ebbmalloc-core --lib os::linux -- --test-threads 1 \
     --skip refused --skip a_fork_without_handlers_is_noticed_once || failures=$((failures + 1))
-run alignment
-run sizes
-run contents
-run free_only
-run signal_storm 20000 plain
-run spawn_forms clone 20
+for case in alignments sizes contents; do run interfaces $case; done
+run threads free_only
+run signals storm 20000
+run forks forms clone 20
 # The emulator keeps some 50 MB of its own for the pages of the burst.
-run fork_purge fork 60
-for how in asleep gone busy; do run burst $how; done
+run forks purge fork 60
+for how in asleep gone busy; do run returns burst $how; done
 exit "$failures"

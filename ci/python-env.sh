@@ -20,14 +20,10 @@ fail() {
 command -v "$python" >/dev/null ||
     fail "$python not found; on Debian: apt-get install python3 python3-pip"
 
-# The lock with its hashes: a workload's stand in workloads/hashes.txt (ci/python-lock.py), others beside the versions.
+# The versions of a folder with their hashes, which ci/python-hashes.txt has for all folders (ci/python-lock.py).
 lock() {
-    if grep -q -e --hash= "$1/requirements.txt"; then
-        cat "$1/requirements.txt"
-    else
-        awk 'NR == FNR { if (/^ /) hashes[name] = hashes[name] " --hash=" $1; else name = $1; next }
-            !/^#/ { print $0 hashes[$1] }' "$root/workloads/hashes.txt" "$1/requirements.txt"
-    fi
+    awk 'NR == FNR { if (/^ /) hashes[name] = hashes[name] " --hash=sha256:" $1; else name = $1; next }
+        !/^#/ { print $0 hashes[$1] }' "$root/ci/python-hashes.txt" "$1/requirements.txt"
 }
 
 # What the environment was made from: the lock, and the interpreter that it links to.

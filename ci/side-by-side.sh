@@ -2,7 +2,7 @@
 # Runs lanes of make targets side by side; the targets of a lane run one after the other. The output of a target is printed when
 # it ends, with its time. After a failure its lane ends and the others go on. Status 1 if a target failed.
 #
-#   ci/side-by-side.sh 'lint unit' 'library preload' 'python loom docs'
+#   ci/side-by-side.sh 'library preload python' 'lint docs loom'
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 logs=$(mktemp -d)

@@ -40,8 +40,8 @@ VARIANTS = {
 def markdown(head: list[str], rows: Iterable[list[str]], left: int = 1) -> str:
     """A table whose first `left` columns are text and the others numbers."""
     rule = ["---"] * left + ["---:"] * (len(head) - left)
-    lines = [f"| {' | '.join(line)} |" for line in [head, *rows]]
-    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
+    lines = [" | ".join(line).strip() for line in [head, *rows]]
+    return "\n".join([lines[0], "|".join(rule), *lines[1:]]) + "\n"
 
 
 def number(value: float) -> str:
@@ -176,9 +176,7 @@ def leaky_table() -> str:
             cells.append(f"{parts[0]}, {parts[1]} ({parts[2]})" if found else "")
         rows.append([name_of(variant), *cells])
     said = source(trials["demo"])
-    return (
-        markdown(["MB", "`demo` (Python)", "`native`", "`repaired`"], rows) + f"\n{said} The others with `--profile`.\n"
-    )
+    return markdown(["MB", "`demo` (Python)", "`native`", "`repaired`"], rows) + f"\n{said} The others with `--profile`.\n"
 
 
 # --- Benchmarks
@@ -226,8 +224,7 @@ def measured(*kinds: str) -> str:
         place = f"{machine['cpus_usable']} cores of {processor_of(machine['cpu'])}, Linux {machine['kernel']}"
         link = f"[{kind}](benches/results/{kind}.json)"
         parts.append(
-            f"{link}: `{result['command']}`, {result['date']}, {place}"
-            + (f", commit {commit.group(1)}" if commit else "")
+            f"{link}: `{result['command']}`, {result['date']}, {place}" + (f", commit {commit.group(1)}" if commit else "")
         )
     return "\n" + ". ".join(parts) + ".\n"
 
@@ -275,15 +272,11 @@ def time_table() -> str:
     rows = []
     for name, row in table_of("speed", "Geometric means").items():
         calls = counted.get(name, {})
-        cells = [
-            row["time over the row's best"],
-            row["over the best single peer"],
-            row["peak over glibc's, rows above 20 MiB"],
-        ]
+        cells = [row["time over the row's best"], row["over the best single peer"], row["peak over glibc's, rows above 20 MiB"]]
         calls = [calls.get(call, "") if value(calls.get(call, "")) else "" for call in ("malloc", "free")]
         rows.append([name, *cells, *calls])
     head = [
-        "",
+        "allocator",
         "time over each row's best",
         "over the best single peer",
         "peak over glibc's",
@@ -309,12 +302,7 @@ FURTHER = [
     ("scale", "Steady load: the allocator's own", "100 requests a second", "own threads at 100 requests/s, % of CPU"),
     ("scale", "Steady load: page faults", "100 requests a second", "page faults per request then"),
     ("scale", "Heap: CPU milliseconds a second", "heap of 1024 MiB", "own threads, heap of 1 GiB, ms CPU per s"),
-    (
-        "python",
-        "Burst: MB above the start, 6 s",
-        "burst, python3.11",
-        "CPython 3.11, MB above the start 6 s after a burst",
-    ),
+    ("python", "Burst: MB above the start, 6 s", "burst, python3.11", "CPython 3.11, MB above the start 6 s after a burst"),
     ("python", "Burst: MB above the start, 6 s", "burst, python3.13 of 3.13.0", "CPython 3.13, the same"),
     ("python-start", "Start: milliseconds", "python -c pass", "start of `python -c pass`, ms"),
 ]
@@ -328,7 +316,7 @@ def further_table() -> str:
         row = table.get(label) or table.get(f"`{label}`") or {name: cells[label] for name, cells in table.items()}
         cells = (row.get(name, "") for name in ("glibc", "jemalloc-new-1s", "mimalloc-3", OURS))
         rows.append([what, *(median(cell) for cell in cells)])
-    head = ["", "glibc", "jemalloc, decay 1 s", "mimalloc 3", OURS]
+    head = ["figure", "glibc", "jemalloc, decay 1 s", "mimalloc 3", OURS]
     return markdown(head, rows) + measured("generator", "scale", "python", "python-start")
 
 
@@ -347,7 +335,8 @@ NAMES: dict[str, Callable[..., str]] = {
 
 def pages() -> list[Path]:
     found = [ROOT / "README.md", ROOT / "BENCHMARKS.md", ROOT / "workloads/README.md"]
-    return found + [ROOT / f"workloads/{name}/README.md" for name in WORKLOADS]
+    # The first one's table is in README.md.
+    return found + [ROOT / f"workloads/{name}/README.md" for name in WORKLOADS[1:]]
 
 
 def renewed(page: str) -> str:

@@ -51,11 +51,10 @@ say
 # Preload suite: 1000 rounds of 1000 forks (EBB_STORM_ROUNDS sets another number; more than an hour of them is that), storms
 # of a million signals, churn of 20000 threads, more of CPython's tests.
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
+# The labelled processes, and what each remedy brings.
 step EBB_LONG=1 cargo test -p ebb --test why
 # What a look changes in services that fork: celery, PostgreSQL, redis while it saves.
 step EBB_LONG=1 cargo test -p ebb --test look
-# What each remedy brings.
-step EBB_LONG=1 cargo test -p ebb --test advice
 # Readers of allocators inside Rust programs.
 step EBB_LONG=1 cargo test -p ebb-inspect --test regions
 # malloc_trim called from outside, 1000 times in each program and service; ebb killed 100 times meanwhile.

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Builds the crates' tests at once and runs the test programs side by side, then the documentation's examples.
+"""Builds the crates' tests at once and runs the test programs side by side.
 
-    ci/tests.py [--lanes N] [CARGO OPTION]...     as for `cargo test`: --release -p ebbmalloc-c
+    ci/tests.py [--lanes N] [--build] [CARGO OPTION]...     as for `cargo test`: --release -p ebbmalloc-c
 
-Programs of one lane run one after the other, each with as many threads as there are processors. A crate's programs share
-files under `target/tmp`, so a crate is in one lane; the tool's crates share programs, so they are in one lane too.
-Each program's output is printed when it ends. The time of each test is added to `target/times.tsv`, which
-`ci/slowest.py` prints.
+Each lane takes the next program when its last one has ended, the longest first; a program has as many threads as there are
+processors. Files under `target/tmp` have names of their process, so any two programs may run at once. Each program's output is
+printed when it ends. The time of each test is added to `target/times.tsv`, which `ci/report.py` prints.
+
+--build     only builds
 """
 
 import argparse
@@ -22,6 +23,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 CARGO = os.environ.get("CARGO", "cargo")
+# Programs that take 10 s or more on two idle processors, the longest first: started last, they would leave a lane idle.
+LONGEST = "preload compare live why look jemalloc page sure limits again glibc ebbmalloc_core trim advice fix".split()
 TIME = re.compile(r"^test (.+?) \.\.\. .*<([0-9.]+)s>$", re.MULTILINE)
 
 
@@ -35,11 +38,6 @@ def built(options):
     messages = (json.loads(line) for line in done.stdout.splitlines())
     tests = [m for m in messages if m.get("executable") and m["profile"]["test"]]
     return [(pathlib.Path(m["manifest_path"]).parent, m["target"]["name"], m["executable"]) for m in tests]
-
-
-def lane_of(folder):
-    """Crates of the tool share the programs that their tests build."""
-    return "tool" if folder.name.startswith("ebb-") or folder.name == "ebb" else folder.name
 
 
 class Run:
@@ -73,20 +71,24 @@ class Run:
             with self.lock:
                 if not queue:
                     return
-                programs = queue.pop(0)
-            for program in programs:
-                self.program(*program)
+                program = queue.pop(0)
+            self.program(*program)
+
+
+def rank(program):
+    """The place of a program in the queue."""
+    name = program[1]
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def main():
-    parser = argparse.ArgumentParser(usage="ci/tests.py [--lanes N] [CARGO OPTION]...")
+    parser = argparse.ArgumentParser(usage="ci/tests.py [--lanes N] [--build] [CARGO OPTION]...")
     parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--build", action="store_true")
     arguments, options = parser.parse_known_args()
-    lanes = {}
-    for program in built(options):
-        lanes.setdefault(lane_of(program[0]), []).append(program)
-    # The tool's lane is the longest.
-    queue = [lanes[name] for name in sorted(lanes, key=lambda name: name != "tool")]
+    queue = sorted(built(options), key=rank)
+    if arguments.build:
+        return
     run = Run()
     threads = [threading.Thread(target=run.lane, args=(queue,)) for _ in range(arguments.lanes)]
     for thread in threads:

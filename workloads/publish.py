@@ -54,19 +54,12 @@ def figures(summary: Json) -> Json:
             kept[key] = [short(figure[part] / unit) for part in ("median", "min", "max")]
     versus = (summary["figures"].get("cpu") or {}).get("versus_first")
     if versus and versus["interval"]:
-        kept["cpu_s_difference"] = [
-            short(value) for value in (versus["value"], *versus["interval"])
-        ]
+        kept["cpu_s_difference"] = [short(value) for value in (versus["value"], *versus["interval"])]
     return kept
 
 
 def disturbance(variants: list[Json]) -> str | None:
-    shares = [
-        run["disturbance"]["others_cpu_share"]
-        for v in variants
-        for run in v["runs"]
-        if run.get("disturbance")
-    ]
+    shares = [run["disturbance"]["others_cpu_share"] for v in variants for run in v["runs"] if run.get("disturbance")]
     disturbed = [share for share in shares if share > DISTURBED]
     if not disturbed:
         return None
@@ -83,16 +76,7 @@ def machine(told: Json) -> str:
 
 def commit(started: str) -> str:
     """The last one before the trial."""
-    command = [
-        "git",
-        "-C",
-        str(HERE),
-        "rev-list",
-        "-1",
-        "--abbrev-commit",
-        f"--before={started}",
-        "HEAD",
-    ]
+    command = ["git", "-C", str(HERE), "rev-list", "-1", "--abbrev-commit", f"--before={started}", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
@@ -100,13 +84,10 @@ def name_of(variant: Json) -> str:
     """Its name; of one that hides its allocator, the allocator with its variables."""
     if variant["allocator"].split("-")[0] in variant["name"]:
         return str(variant["name"])
-    return "+".join(
-        [variant["allocator"], *(f"{key}={value}" for key, value in variant["env"].items())]
-    )
+    return "+".join([variant["allocator"], *(f"{key}={value}" for key, value in variant["env"].items())])
 
 
 def trial(results: Json) -> Json:
-    """What is kept of `results.json`."""
     workload = results["workload"]
     shown = [v for v in results["variants"] if v.get("summary")]
     spelled = [v["name"] + ("" if v["name"] == name_of(v) else f"={name_of(v)}") for v in shown]
@@ -122,12 +103,7 @@ def trial(results: Json) -> Json:
         "disturbed": disturbance(shown),
         "verdict": results["verdict"]["sentence"],
         "variants": [
-            {
-                "name": name_of(v),
-                "environment": v["env"],
-                "runs": v["summary"]["runs"],
-                **figures(v["summary"]),
-            }
+            {"name": name_of(v), "environment": v["env"], "runs": v["summary"]["runs"], **figures(v["summary"])}
             for v in shown
         ],
     }
@@ -137,17 +113,9 @@ def text_of(trials: Json) -> str:
     """JSON with a variant a line, so that a difference of two versions can be read."""
     parts = []
     for name, kept in sorted(trials.items()):
-        head = [
-            f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}"
-            for k, v in kept.items()
-            if k != "variants"
-        ]
+        head = [f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in kept.items() if k != "variants"]
         rows = ",\n".join(f"   {json.dumps(v, ensure_ascii=False)}" for v in kept["variants"])
-        parts.append(
-            f" {json.dumps(name)}: {{\n"
-            + ",\n".join([*head, f'  "variants": [\n{rows}\n  ]'])
-            + "\n }"
-        )
+        parts.append(f" {json.dumps(name)}: {{\n" + ",\n".join([*head, f'  "variants": [\n{rows}\n  ]']) + "\n }")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

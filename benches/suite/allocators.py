@@ -125,20 +125,12 @@ REGISTRY = [
     Allocator("mimalloc", "default", _debian("libmimalloc.so.2"), "apt-get install libmimalloc2.0"),
     _peer("mimalloc-2", "mimalloc-2"),
     _peer("mimalloc-3", "mimalloc-3"),
-    Allocator(
-        "tcmalloc",
-        "gperftools, default",
-        _debian("libtcmalloc_minimal.so.4"),
-        "apt-get install libtcmalloc-minimal4",
-    ),
+    Allocator("tcmalloc", "gperftools, default", _debian("libtcmalloc_minimal.so.4"), "apt-get install libtcmalloc-minimal4"),
     _peer("snmalloc", "snmalloc"),
     _peer("rpmalloc", "rpmalloc"),
     Allocator(OURS, "default", _EBBMALLOC, "make build"),
     Allocator(
-        "glibc-python-malloc",
-        "the libc's own, PYTHONMALLOC=malloc",
-        environment={"PYTHONMALLOC": "malloc"},
-        special=True,
+        "glibc-python-malloc", "the libc's own, PYTHONMALLOC=malloc", environment={"PYTHONMALLOC": "malloc"}, special=True
     ),
     Allocator("ebbmalloc-python-off", "python:off", _EBBMALLOC, "make build", {"EBB_CONF": "python:off"}, special=True),
     Allocator("ebbmalloc-off", "purge:off", _EBBMALLOC, "make build", {"EBB_CONF": "purge:off"}, special=True),

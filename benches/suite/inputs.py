@@ -98,9 +98,7 @@ def _corpus(folder: Path) -> None:
     for i in range(1500):
         place = folder / "corpus" / f"d{i % 40}"
         place.mkdir(parents=True, exist_ok=True)
-        lines = (
-            f"{drawn.choice(WORDS)}-{drawn.randrange(999)} " + " ".join(drawn.choices(WORDS, k=10)) for _ in range(300)
-        )
+        lines = (f"{drawn.choice(WORDS)}-{drawn.randrange(999)} " + " ".join(drawn.choices(WORDS, k=10)) for _ in range(300))
         (place / f"f{i}.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -13,12 +13,7 @@ def _bootstrap(samples: tuple, statistic) -> tuple[float, float]:
         # Repetitions that agree to the last digit have an interval of no width.
         warnings.simplefilter("ignore")
         found = stats.bootstrap(
-            samples,
-            statistic,
-            n_resamples=RESAMPLES,
-            method="percentile",
-            vectorized=True,
-            rng=numpy.random.default_rng(1),
+            samples, statistic, n_resamples=RESAMPLES, method="percentile", vectorized=True, rng=numpy.random.default_rng(1)
         )
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 

@@ -54,9 +54,7 @@ def return_jobs(quick: bool) -> list[Job]:
     rows = [_return(p, rest_s=rest_s) for p in RETURN_PATTERNS]
 
     def variant(pattern: str, label: str, *options: str, rest_s: float = rest_s, huge_pages: str = "") -> None:
-        row = _return(
-            pattern, *options, label=f"{pattern}, {label}", rest_s=rest_s, only=SHORT_LIST, huge_pages=huge_pages
-        )
+        row = _return(pattern, *options, label=f"{pattern}, {label}", rest_s=rest_s, only=SHORT_LIST, huge_pages=huge_pages)
         rows.append(row)
 
     for threads in (1, 64):
@@ -139,9 +137,7 @@ def scale_jobs(quick: bool) -> list[Job]:
     for clock, calls in (("wall", 20_000_000), ("cpu", 4_000_000)):
         command = ("latency", clock, str(calls // 5 if quick else calls))
         only = (*SHORT_LIST, "ebbmalloc-off")
-        jobs.append(
-            Job("scale", f"latency, {clock} clock", command, seconds=2 if quick else 3, only=only, group="latency")
-        )
+        jobs.append(Job("scale", f"latency, {clock} clock", command, seconds=2 if quick else 3, only=only, group="latency"))
     prefork = ("prefork", "100", "4", "20")
     only = tuned if quick else SHORT_LIST
     jobs.append(Job("scale", "4 forked workers", prefork, seconds=6.8, only=only, group="prefork"))

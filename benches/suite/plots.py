@@ -16,9 +16,7 @@ MIB = 2**20
 RATIO_MOST = 5
 OURS_COLOUR = "#c0392b"
 # Told apart by marker and dash too, not by colour alone.
-STYLES = [
-    (colour, dash) for dash in ("-", "--", ":") for colour in ("#4c72b0", "#55a868", "#8172b3", "#937860", "#777777")
-]
+STYLES = [(colour, dash) for dash in ("-", "--", ":") for colour in ("#4c72b0", "#55a868", "#8172b3", "#937860", "#777777")]
 matplotlib.rcParams |= {"svg.hashsalt": "benches", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False}
 matplotlib.rcParams |= {"axes.spines.right": False, "legend.frameon": False}
 
@@ -50,9 +48,7 @@ def memory_over_time(raw: Path, target: Path, rows_most: int = 8) -> bool:
         return False
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
-    figure, panels = pyplot.subplots(
-        height, columns, figsize=(2.6 * columns, 2.3 * height + 0.6), squeeze=False, sharex=True
-    )
+    figure, panels = pyplot.subplots(height, columns, figsize=(2.6 * columns, 2.3 * height + 0.6), squeeze=False, sharex=True)
     for panel in panels.flat[len(rows) :]:
         panel.set_visible(False)
     lines = {}
@@ -63,9 +59,7 @@ def memory_over_time(raw: Path, target: Path, rows_most: int = 8) -> bool:
                 at_s, above = zip(*_corners([(s[0], s[-1] / MIB) for s in run["samples"]]))
                 (lines[name],) = panel.plot(at_s, above, **_style(name, names))
                 if name == OURS:
-                    lines["its bound"] = panel.axhline(
-                        run["bound_above_live_bytes"] / MIB, color="black", linewidth=0.6
-                    )
+                    lines["its bound"] = panel.axhline(run["bound_above_live_bytes"] / MIB, color="black", linewidth=0.6)
         panel.set_title(row)
         panel.set_ylim(bottom=0)
     figure.supxlabel("seconds after the burst")

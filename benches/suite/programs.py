@@ -16,11 +16,9 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import inputs
+from . import HERE, VENV, inputs
 from .allocators import Allocator
-from .environment import VENV
 
-HERE = Path(__file__).resolve().parent.parent
 PROGRAMS = HERE / "programs"
 PORT = 20379
 
@@ -81,9 +79,7 @@ def _filled(words, scratch: Path) -> list[str]:
     places = {
         "inputs": str(HERE / "build/inputs"),
         "python": str(VENV / "bin/python") if (VENV / "bin/python").exists() else sys.executable,
-        "pyperformance": next(
-            (str(p) for p in VENV.glob("lib/*/site-packages/pyperformance/data-files/benchmarks")), ""
-        ),
+        "pyperformance": next((str(p) for p in VENV.glob("lib/*/site-packages/pyperformance/data-files/benchmarks")), ""),
         "scratch": str(scratch),
         "port": str(PORT),
     }

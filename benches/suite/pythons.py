@@ -7,11 +7,11 @@ separated by colons (`ci/pythons.sh --list` prints those that it finds); without
 import os
 from pathlib import Path
 
-from . import intervals
+from . import intervals, markdown
 from .allocators import OURS
 from .plans import Job
 from .programs import PROGRAMS, Program
-from .tables import Figure, markdown, present, titled
+from .tables import Figure, present, titled
 
 MB = 1_000_000
 OFF = "ebbmalloc-python-off"

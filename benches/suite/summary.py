@@ -1,7 +1,8 @@
 """From runs to the tables of the kinds return, generator and instructions; pure functions."""
 
+from . import markdown
 from .allocators import OURS
-from .tables import Figure, losing_first, markdown, medians, present, titled
+from .tables import Figure, losing_first, medians, present, titled
 
 MIB = 2**20
 # A generated workload's memory must lie within this of its own bound.
@@ -51,9 +52,7 @@ def return_section(jobs: list, allocators: list, trial) -> str:
         Figure("Page faults in the burst, thousands", lambda run: run["burst_faults"] / 1000),
         Figure("Page faults while the threads rest or serve on", lambda run: run["rest_faults"], 0),
     ]
-    return "\n".join(
-        [lost_return(jobs, allocators, trial, last), *(titled(jobs, allocators, trial, f) for f in figures)]
-    )
+    return "\n".join([lost_return(jobs, allocators, trial, last), *(titled(jobs, allocators, trial, f) for f in figures)])
 
 
 def lost_return(jobs: list, allocators: list, trial, last: float) -> str:
@@ -61,9 +60,7 @@ def lost_return(jobs: list, allocators: list, trial, last: float) -> str:
     rows = []
     for job in jobs:
         found = medians(trial, job, allocators, above_at(last))
-        better = sorted(
-            (v, n) for n, v in found.items() if OURS in found and not n.startswith(OURS) and v < found[OURS]
-        )
+        better = sorted((v, n) for n, v in found.items() if OURS in found and not n.startswith(OURS) and v < found[OURS])
         if better:
             bound = medians(trial, job, allocators, BOUND)[OURS]
             rows.append([job.label, f"{found[OURS]:.1f}", f"{bound:.1f}", f"{better[0][0]:.1f} ({better[0][1]})"])
@@ -90,13 +87,7 @@ def generator_section(jobs: list, allocators: list, trial) -> str:
         over = sorted(above_live_mib(r, last) - bound_mib(r) for r in runs)
         cells = [f"{sum(test(r, last) for r in runs)} of {len(runs)}" for test in (kept_promise, returned_early)]
         counts.append(
-            [
-                allocator.name,
-                *cells,
-                f"{over[len(over) // 2]:.1f}",
-                f"{over[-1]:.1f}",
-                f"{max(r['wrong_bytes'] for r in runs)}",
-            ]
+            [allocator.name, *cells, f"{over[len(over) // 2]:.1f}", f"{over[-1]:.1f}", f"{max(r['wrong_bytes'] for r in runs)}"]
         )
     head = ["", f"within {WITHIN - 1:.0%} of the bound plus {WITHIN_MIB:g} MiB", "95 % returned after 2 s"]
     head += ["MiB above the bound, median", "most", "wrong bytes"]
@@ -109,17 +100,15 @@ def generator_section(jobs: list, allocators: list, trial) -> str:
     rows = []
     for job in jobs:
         run = trial.of(job, ours)[0]
-        drawn = f"{run['threads']} threads, {run['after']}; {len(run['drawn'])} phases, {run['peak_requested_bytes'] / MIB:.0f} MiB"
+        drawn = (
+            f"{run['threads']} threads, {run['after']}; {len(run['drawn'])} phases, {run['peak_requested_bytes'] / MIB:.0f} MiB"
+        )
         cells = [job.label, drawn, f"{bound_mib(run):.1f}"]
         for allocator in allocators:
             cells.append(next((f"{above_live_mib(r, last):.1f}" for r in trial.of(job, allocator)), "failed"))
         rows.append(cells)
-    parts.append(
-        f"### MiB above the live heap by seed, the farthest above {ours.name if ours else OURS}'s bound first\n"
-    )
-    parts.append(
-        markdown(["", "drawn", f"bound of {ours.name if ours else OURS}", *(a.name for a in allocators)], rows) + "\n"
-    )
+    parts.append(f"### MiB above the live heap by seed, the farthest above {ours.name if ours else OURS}'s bound first\n")
+    parts.append(markdown(["", "drawn", f"bound of {ours.name if ours else OURS}", *(a.name for a in allocators)], rows) + "\n")
     return "\n".join(parts)
 
 

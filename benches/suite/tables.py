@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import intervals
+from . import intervals, markdown
 from .allocators import OURS
 
 
@@ -88,8 +88,3 @@ def titled(jobs: list, allocators: list, trial, figure: Figure) -> str:
     """Heading and table, without columns in which no row was meant to run."""
     columns = [a for a in allocators if any(job.takes(a) for job in jobs)]
     return f"### {figure.title}\n\n{table(jobs, columns, trial, figure)}\n"
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,8 +1,8 @@
 """From runs to the tables of the kinds speed and scale; pure functions."""
 
-from . import intervals
+from . import intervals, markdown
 from .allocators import OURS
-from .tables import Figure, best_peer, losing_first, markdown, medians, present, titled
+from .tables import Figure, best_peer, losing_first, medians, present, titled
 
 MIB = 2**20
 # With fewer, an interval says nothing: the bootstrap sees no more than least and most.
@@ -107,9 +107,8 @@ def _peak_against_glibc(name: str, jobs: list, allocators: list, trial) -> str:
 SCALE = {
     "threads": [
         Figure(
-            "Threads: nanoseconds an operation (wall time over the operations of all threads)",
-            lambda r: r["ns_per_operation"],
-        ),
+            "Threads: nanoseconds an operation (wall time over the operations of all threads)", lambda r: r["ns_per_operation"]
+        )
     ],
     "huge pages": [
         Figure("Huge pages always: nanoseconds an operation, or wall seconds of a program of others", time_of, 3),
@@ -140,9 +139,7 @@ SCALE = {
         ),
     ],
     "prefork": [
-        Figure(
-            "Forked workers: MiB of PSS, all processes, while each holds 20 MiB", lambda r: r["pss_held_bytes"] / MIB
-        ),
+        Figure("Forked workers: MiB of PSS, all processes, while each holds 20 MiB", lambda r: r["pss_held_bytes"] / MIB),
         Figure("Forked workers: MiB of PSS after they freed it", lambda r: r["pss_rested_bytes"] / MIB),
         Figure("Forked workers: MiB that the objects alone need then", lambda r: r["needed_rested_bytes"] / MIB),
     ],

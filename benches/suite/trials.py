@@ -4,6 +4,7 @@ falls on all of them. Each run is one line of raw data, written as soon as it is
 `lanes` runs go on at the same time: for rows that mostly sleep while memory is watched.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import hugepages, programs
+from . import programs
 from .allocators import Allocator
 from .plans import Job
 
@@ -96,11 +97,9 @@ def run_all(
         for setting in ("always", "eager"):
             runs = schedule([j for j in jobs if j.huge_pages == setting], allocators, repetitions)
             if runs:
-                with hugepages.always(setting == "eager") as trouble:
+                with huge_pages_always(setting == "eager") as trouble:
                     if trouble:
-                        session.trial.troubles += sorted(
-                            {f"{job.label}: not measured: {trouble}" for _, job, _ in runs}
-                        )
+                        session.trial.troubles += sorted({f"{job.label}: not measured: {trouble}" for _, job, _ in runs})
                     else:
                         session.run(runs, lanes)
     if session.skipped:
@@ -149,3 +148,36 @@ def compact(record: dict) -> dict:
         return record
     rows = [[s["at_s"], *(s["memory"][k] for k in SAMPLE_KEYS), s["above_live_bytes"]] for s in record["samples"]]
     return record | {"sample_columns": ["at_s", *SAMPLE_KEYS, "above_live_bytes"], "samples": rows}
+
+
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
+ALWAYS = {"enabled": "always"}
+EAGER = ALWAYS | {"khugepaged/scan_sleep_millisecs": "10", "khugepaged/alloc_sleep_millisecs": "10"}
+
+
+def _present(text: str) -> str:
+    """`always [madvise] never` says madvise."""
+    return text.split("[")[1].split("]")[0] if "[" in text else text.strip()
+
+
+@contextlib.contextmanager
+def huge_pages_always(eager: bool):
+    """Sets transparent huge pages to `always`, and back; yields None meanwhile, or the reason why that cannot be.
+
+    The setting is the whole machine's: only root may, and only while nothing else is measured. With `eager`, khugepaged
+    scans without pause, so that what it would do to returned memory in minutes shows within the seconds of a run.
+    """
+    before = {}
+    try:
+        try:
+            for name, value in (EAGER if eager else ALWAYS).items():
+                before[name] = _present((HUGE_PAGES / name).read_text())
+                (HUGE_PAGES / name).write_text(value)
+            trouble = None
+        except OSError as problem:
+            trouble = f"transparent huge pages cannot be set to always here: {problem.strerror}"
+        yield trouble
+    finally:
+        for name, value in before.items():
+            with contextlib.suppress(OSError):
+                (HUGE_PAGES / name).write_text(value)

@@ -74,9 +74,7 @@ class ReturnProgram(unittest.TestCase):
         status, run = self.run_return("idle", "--threads", "1000", "--mib", "32", preload=self.preload("exact"))
         self.assertEqual(status, 0)
         self.assertLess(abs(run["samples"][-1]["above_live_bytes"]), 1.5 * MIB)
-        _, counted = self.run_return(
-            "idle", "--threads", "1000", "--mib", "32", "--stacks", preload=self.preload("exact")
-        )
+        _, counted = self.run_return("idle", "--threads", "1000", "--mib", "32", "--stacks", preload=self.preload("exact"))
         self.assertGreater(counted["samples"][-1]["above_live_bytes"], 4 * MIB)
 
     def test_cpu_of_the_allocators_threads_is_none_where_it_has_none(self):
@@ -105,7 +103,3 @@ class ReturnProgram(unittest.TestCase):
         self.assertEqual((status, run["refused"], run["refused_late"]), (0, every, False))
         status, run = self.run_return("idle", "--mib", "8", "--refuse", every, "--late")
         self.assertEqual((status, run["refused_late"]), (0, True))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from suite import allocators, hugepages, plans, programs, trials  # noqa: E402
+from suite import allocators, plans, programs, trials  # noqa: E402
 from suite.plans import Job  # noqa: E402
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
@@ -87,16 +87,12 @@ class HugePages(unittest.TestCase):
             (folder / "enabled").write_text("always [madvise] never\n")
             for file in ("khugepaged/scan_sleep_millisecs", "khugepaged/alloc_sleep_millisecs"):
                 (folder / file).write_text("10000\n")
-            with mock.patch.object(hugepages, "FOLDER", folder), hugepages.always(eager=True) as trouble:
+            with mock.patch.object(trials, "HUGE_PAGES", folder), trials.huge_pages_always(eager=True) as trouble:
                 self.assertIsNone(trouble)
                 self.assertEqual((folder / "enabled").read_text(), "always")
             self.assertEqual((folder / "enabled").read_text(), "madvise")
             self.assertEqual((folder / "khugepaged/scan_sleep_millisecs").read_text(), "10000")
 
     def test_a_machine_that_refuses_is_said_so(self):
-        with mock.patch.object(hugepages, "FOLDER", Path("/nowhere")), hugepages.always(eager=True) as trouble:
+        with mock.patch.object(trials, "HUGE_PAGES", Path("/nowhere")), trials.huge_pages_always(eager=True) as trouble:
             self.assertIn("cannot be set to always", trouble)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,6 @@ from pathlib import Path
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -19,9 +18,11 @@ WANTED = re.search(r'^rust-version = "(.*)"', (CI.parent / "Cargo.toml").read_te
 
 class Machine(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.machine()
+
+    def machine(self):
+        """One that has all."""
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.bin = self.folder / "bin"
         self.bin.mkdir()
         for tool in TOOLS:
@@ -32,10 +33,12 @@ class Machine(unittest.TestCase):
         self.program("g++", ":")
 
     def program(self, name, body):
+        """Makes a script; removes the program where it has none."""
         file = self.bin / name
         file.unlink(missing_ok=True)
-        file.write_text(f"#!/bin/bash\n{body}\n")
-        file.chmod(0o755)
+        if body is not None:
+            file.write_text(f"#!/bin/bash\n{body}\n")
+            file.chmod(0o755)
 
     def run_script(self, *command, root=CI.parent, **variables):
         environment = {"PATH": str(self.bin), "HOME": str(self.folder), **variables}
@@ -53,52 +56,39 @@ class Needs(Machine):
         done = self.needs()
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
-    def test_rust_of_debian_12(self):
-        self.program("rustc", "echo 'rustc 1.63.0'")
-        done = self.needs()
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(f"needed   Rust {WANTED} or later", done.stderr)
-        self.assertIn("found    rustc 1.63.0", done.stderr)
-        self.assertIn("sh.rustup.rs | sh", done.stderr)
-
-    def test_an_old_rust_of_rustup_is_updated(self):
-        self.program("rustc", "echo 'rustc 1.87.0'")
-        self.program("rustup", ":")
-        self.assertIn("do       rustup update stable", self.needs().stderr)
-
-    def test_no_cargo(self):
-        (self.bin / "cargo").unlink()
-        done = self.needs()
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("found    no cargo", done.stderr)
+    def test_what_is_missing_is_said_with_what_to_do(self):
+        # Programs that differ from a machine that has all, options, what is said.
+        cases = {
+            "Debian 12's Rust": (
+                {"rustc": "echo 'rustc 1.63.0'"}, {},
+                f"needed   Rust {WANTED} or later", "found    rustc 1.63.0", "sh.rustup.rs | sh",
+            ),
+            "an old Rust of rustup": ({"rustc": "echo 'rustc 1.87.0'", "rustup": ":"}, {}, "do       rustup update stable"),
+            "no cargo": ({"cargo": None}, {}, "found    no cargo"),
+            "an old Python": ({"python3": "echo 3.9.2"}, {}, "needed   Python 3.11 or later", "found    3.9.2"),
+            "a path with a space": ({}, {"CARGO_TARGET_DIR": "/nowhere/with space"}, "without spaces and colons"),
+            "a path with a colon": ({}, {"CARGO_TARGET_DIR": "/nowhere/with:colon"}, "without spaces and colons"),
+            "a full disk": ({}, {"free_mb": "999999999", "CARGO_TARGET_DIR": "/nowhere"}, "needed   999999999 MB of free disk"),
+        }
+        for name, (programs, options, *expected) in cases.items():
+            with self.subTest(name):
+                self.machine()
+                for program, body in programs.items():
+                    self.program(program, body)
+                done = self.needs(**options)
+                self.assertEqual(done.returncode, 1)
+                for text in expected:
+                    self.assertIn(text, done.stderr)
 
     def test_cargo_that_is_not_on_the_path(self):
-        (self.bin / "cargo").unlink()
         (self.folder / ".cargo/bin").mkdir(parents=True)
-        shutil.copy(self.bin / "rustc", self.folder / ".cargo/bin/cargo")
+        (self.bin / "cargo").rename(self.folder / ".cargo/bin/cargo")
         self.assertIn('.cargo/env"', self.needs().stderr)
 
     def test_no_clippy(self):
         self.program("cargo", "exit 101")
         self.assertIn("rustup component add clippy rustfmt", self.needs("test").stderr)
         self.assertEqual(self.needs("demo").returncode, 0)
-
-    def test_an_old_python(self):
-        self.program("python3", "echo 3.9.2")
-        done = self.needs()
-        self.assertIn("needed   Python 3.11 or later", done.stderr)
-        self.assertIn("found    3.9.2", done.stderr)
-
-    def test_a_path_that_ld_preload_cannot_hold(self):
-        for name in ["with space", "with:colon"]:
-            done = self.needs(CARGO_TARGET_DIR=str(self.folder / name))
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("without spaces and colons", done.stderr)
-
-    def test_a_full_disk(self):
-        done = self.needs(free_mb="999999999", CARGO_TARGET_DIR=str(self.folder / "target"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("needed   999999999 MB of free disk", done.stderr)
 
     def test_all_that_is_missing_is_said_at_once(self):
         self.program("rustc", "echo 'rustc 1.63.0'")
@@ -176,20 +166,19 @@ class Install(Machine):
         self.assertEqual(policy.read_bytes() if policy.exists() else None, before)
 
 
-class Skipped(Machine):
-    def test_the_list_says_what_to_install(self):
-        target = self.folder / "target"
-        target.mkdir()
-        (target / "skipped.tsv").write_text(
-            "package\truby\tpreload::ruby\npackage\truby\tpreload::ruby\nreason\tno cgroup\tpreload::cgroup\n"
-        )
-        done = self.run_script("ci/skipped.sh", CARGO_TARGET_DIR=str(target))
-        self.assertEqual(done.stdout.count("preload::ruby: needs the package ruby"), 1)
-        self.assertIn("preload::cgroup: no cgroup", done.stdout)
-        self.assertIn("apt-get install --no-install-recommends ruby\n", done.stdout)
-        self.run_script("ci/skipped.sh", "--clear", CARGO_TARGET_DIR=str(target))
-        self.assertEqual(self.run_script("ci/skipped.sh", CARGO_TARGET_DIR=str(target)).stdout, "")
+class Report(unittest.TestCase):
+    def report(self, target, *options):
+        environment = os.environ | {"CARGO_TARGET_DIR": target}
+        return subprocess.run([CI / "report.py", *options], env=environment, text=True, capture_output=True, check=True).stdout
 
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())
+    def test_the_list_says_what_was_slow_and_what_to_install(self):
+        target = self.enterContext(tempfile.TemporaryDirectory())
+        Path(target, "times.tsv").write_text("0.5\tebb why::a\n12.25\tebb why::b\n")
+        ruby = "package\truby\tpreload::ruby\n"
+        Path(target, "skipped.tsv").write_text(f"{ruby}{ruby}reason\tno cgroup\tpreload::cgroup\n")
+        said = self.report(target)
+        self.assertIn("2 tests, which took 13 s in sum:\n     12.2 s  ebb why::b\n      0.5 s  ebb why::a\n", said)
+        self.assertEqual(said.count("preload::ruby: needs the package ruby"), 1)
+        self.assertIn("preload::cgroup: no cgroup", said)
+        self.assertIn("apt-get install --no-install-recommends ruby\n", said)
+        self.assertEqual(self.report(target, "--clear") + self.report(target), "")

@@ -38,6 +38,20 @@ inside() {
     bash -c 'echo $$ >"$1/cgroup.procs"; shift; exec python3 -c "$@"' - "$folder" "$@"
 }
 
+# The mappings of a process: the first as it is, of the others the fields that ebb reads. Where this machine has its Python is
+# left out.
+smaps() {
+    awk '/^[0-9a-f]+-/ { mapping++ }
+        mapping == 1 || /^([0-9a-f]+-|Rss:|Pss:)/ || /^(Anonymous|AnonHugePages|ShmemPmdMapped|Swap|SwapPss): +[1-9]/' "/proc/$1/smaps" |
+        sed "s#$PWD/##; s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#"
+}
+
+# look WHO COMMAND...: the first line that `ebb why` prints, and what it has no right to.
+look() {
+    echo "== $1, scope $scope" >>"$OUT/yama.txt"
+    { "${@:2}" 2>&1 || echo "status $?"; } | sed -n '1p; 2,$ { /no right to/p }' >>"$OUT/yama.txt"
+}
+
 hold='import sys; b = bytearray(int(sys.argv[1]) << 20); f = open(sys.argv[2], "rb").read() and 1
 print("held", flush=True); sys.stdin.readline()'
 file=$(mktemp)
@@ -76,7 +90,7 @@ high() {
 }
 
 killed() {
-    # Somebody was killed for want of memory.
+    # A process was killed for want of memory.
     make killed memory.max=32M memory.swap.max=0
     inside killed 'bytearray(64 << 20)' || true
     keep "$top/killed" killed
@@ -89,14 +103,12 @@ swapped() {
     coproc held { inside swapped 'import os, sys; b = bytearray(os.urandom(1 << 20)) * 96; print(os.getpid(), flush=True); sys.stdin.readline()'; }
     read -r pid <&"${held[0]}"
     keep "$top/swapped" swapped
-    # Where this machine has its Python is nobody's business.
-    sed "s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#" "/proc/$pid/smaps" >"$OUT/swapped/smaps"
-    cat "/proc/$pid/smaps_rollup" >"$OUT/swapped/smaps_rollup"
-    grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status"
-    "$ebb" why -v "$pid" >"$OUT/swapped/why.txt" 2>&1 || true
-    "$ebb" why --json "$pid" >"$OUT/swapped/why.json" 2>&1 || true
-    grep -E '^(Vm|Rss)' "/proc/$pid/status" >"$OUT/swapped/status.after"
-    "$ebb" why -v "$top/swapped" >"$OUT/swapped/why-cgroup.txt" 2>&1 || true
+    smaps "$pid" >"$OUT/swapped/smaps"
+    # Before and after two looks.
+    grep '^VmSwap' "/proc/$pid/status" >"$OUT/swapped/status"
+    "$ebb" why -v "$pid" >/dev/null 2>&1 || true
+    "$ebb" why --json "$pid" >/dev/null 2>&1 || true
+    grep '^VmSwap' "/proc/$pid/status" >>"$OUT/swapped/status"
     echo >&"${held[1]}"
     wait "$held_PID"
     swapoff /dev/vdb
@@ -111,14 +123,9 @@ yama() {
         sleep 60 &
         own=$!
         sleep 1
-        {
-            echo "== ordinary user, scope $scope"
-            setpriv --reuid 65534 --regid 65534 --clear-groups "$ebb" why -v "$theirs" 2>&1 || echo "status $?"
-            echo "== root without CAP_SYS_PTRACE, scope $scope"
-            setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$ebb" why -v "$own" 2>&1 || echo "status $?"
-            echo "== root, scope $scope"
-            "$ebb" why -v "$own" 2>&1 || echo "status $?"
-        } >"$OUT/yama-$scope.txt"
+        look "ordinary user" setpriv --reuid 65534 --regid 65534 --clear-groups "$ebb" why -v "$theirs"
+        look "root without CAP_SYS_PTRACE" setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "$ebb" why -v "$own"
+        look root "$ebb" why -v "$own"
         kill "$theirs" "$own"
     done
 }
@@ -143,8 +150,7 @@ print(os.getpid(), flush=True)
 sys.stdin.readline()
 done.set()'; }
     read -r pid <&"${held[0]}"
-    sed "s#$PWD/##; s#$(python3 -c 'import sys; print(sys.prefix)')#/usr/local#" "/proc/$pid/smaps" >"$OUT/named/smaps"
-    "$ebb" why -v "$pid" >"$OUT/named/why.txt" 2>&1 || true
+    smaps "$pid" >"$OUT/named/smaps"
     echo >&"${held[1]}"
     wait "$held_PID"
 }

@@ -48,17 +48,13 @@ class _DlPhdrInfo(ctypes.Structure):
     _fields_ = [("dlpi_addr", ctypes.c_void_p), ("dlpi_name", ctypes.c_char_p)]
 
 
-_Visitor = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(_DlPhdrInfo), ctypes.c_size_t, ctypes.c_void_p
-)
+_Visitor = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_DlPhdrInfo), ctypes.c_size_t, ctypes.c_void_p)
 
 
 class _Mallinfo2(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in (
-            "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-        ).split()
+        for name in ("arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost").split()
     ]
 
 
@@ -68,7 +64,6 @@ def trim() -> bool:
 
 
 def in_use() -> InUse:
-    """The bytes in use."""
     found = malloc_in_use()
     objects = object_allocator_in_use()
     if found is None or objects is None:

@@ -15,8 +15,6 @@ router = APIRouter(prefix="/debug")
 
 
 class Trimmed(BaseModel):
-    """What malloc_trim(0) did."""
-
     released: bool
     rss_before_bytes: Annotated[int, Field(ge=0)]
     rss_after_bytes: Annotated[int, Field(ge=0)]
@@ -36,11 +34,7 @@ async def trim() -> Trimmed:
     """Calls malloc_trim(0) of the allocator in charge."""
     before = memory.resident_bytes()
     released = memory.trim()
-    return Trimmed(
-        released=released,
-        rss_before_bytes=before,
-        rss_after_bytes=memory.resident_bytes(),
-    )
+    return Trimmed(released=released, rss_before_bytes=before, rss_after_bytes=memory.resident_bytes())
 
 
 @router.post("/gc")

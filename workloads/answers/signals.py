@@ -49,9 +49,7 @@ def answer_in(folder: Path) -> None:
     def present() -> None:
         (folder / f"{os.getpid()}.asked").touch()
 
-    def handler_of(
-        answer: Callable[[], dict[str, object]],
-    ) -> Callable[[int, FrameType | None], None]:
+    def handler_of(answer: Callable[[], dict[str, object]]) -> Callable[[int, FrameType | None], None]:
         def handle(_number: int, _frame: FrameType | None) -> None:
             written = folder / f"{os.getpid()}.new"
             written.write_text(json.dumps(answer()))

@@ -27,10 +27,7 @@ def report(outcome: Outcome, most_errors: int = 20) -> int:
         "seconds": round(outcome.seconds, 3),
     }
     if latencies:
-        summary["latency_ms"] = {
-            "p50": round(quantile(latencies, 0.50), 1),
-            "p99": round(quantile(latencies, 0.99), 1),
-        }
+        summary["latency_ms"] = {"p50": round(quantile(latencies, 0.50), 1), "p99": round(quantile(latencies, 0.99), 1)}
         summary["histogram_ms"] = histogram(latencies)
     print(json.dumps(summary))
     return 1 if outcome.errors else 0

@@ -22,19 +22,20 @@ def free_port() -> int:
         return port
 
 
-def start_python(stack: ExitStack, folder: Path, port: int, *arguments: str, **env: str) -> str:
-    """Starts `python -m ARGUMENTS` in the workload's folder, waits for its /health; its address."""
+def start_python(stack: ExitStack, folder: Path, *arguments: str, **env: str) -> tuple[str, subprocess.Popen[bytes]]:
+    """Starts `python -m ARGUMENTS` in a folder on a free {port}, and waits for its /health; its address, and it."""
+    port = str(free_port())
     process = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
+        [sys.executable, "-m", *(word.replace("{port}", port) for word in arguments)],
         cwd=folder,
-        env={**os.environ, **env},
+        env={**os.environ, **{name: value.replace("{port}", port) for name, value in env.items()}},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
     def stop() -> None:
-        process.kill()
-        process.wait()
+        process.terminate()
+        process.wait(timeout=60)
 
     stack.callback(stop)
     url = f"http://127.0.0.1:{port}"
@@ -44,7 +45,7 @@ def start_python(stack: ExitStack, folder: Path, port: int, *arguments: str, **e
             break
         try:
             with urlopen(f"{url}/health"):
-                return url
+                return url, process
         except (URLError, OSError):
             time.sleep(0.05)
     raise AssertionError(f"{' '.join(arguments)} is not ready")

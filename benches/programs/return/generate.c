@@ -1,7 +1,7 @@
 /* Everything is drawn before the first thread starts, from a generator of its own, so
  * a seed gives the same phases under every allocator. The ranges are wide on purpose:
  * from one thread to 32, from 8 bytes to 4 MiB, from no survivor to a third. */
-#include "return/generate.h"
+#include "return/return.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* Ledgers: reserved far larger than needed (untouched pages cost nothing), written
  * front to back, so the resident part is a prefix. Not for two threads at once. */
-#include "return/ledger.h"
+#include "return/return.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,12 +21,7 @@
 #include <unistd.h>
 
 #include "report.h"
-#include "return/effort.h"
-#include "return/generate.h"
-#include "return/memory.h"
-#include "return/options.h"
-#include "return/patterns.h"
-#include "return/refuse.h"
+#include "return/return.h"
 
 struct sample {
     double at_s;

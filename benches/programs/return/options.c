@@ -1,5 +1,5 @@
 /* Options are checked here once; the rest of the program trusts them. */
-#include "return/options.h"
+#include "return/return.h"
 
 #include <getopt.h>
 #include <stdio.h>

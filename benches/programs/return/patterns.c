@@ -1,8 +1,7 @@
 /* Each pattern is a function that one worker thread runs; it leaves the surviving
  * objects in the ledgers of the plan. Sizes and survivors come from generators of
  * their own, so survival does not depend on size and a seed repeats exactly. */
-#include "return/patterns.h"
-#include "return/generate.h"
+#include "return/return.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 //!
 //! Used by trials, whose rests must be longer. Pure. What is not known for sure is `None`.
 
-use super::known;
+use super::allocator::Allocator;
 use serde::{Deserialize, Serialize};
 
 /// jemalloc 5's own, in milliseconds: dirty pages, then muzzy ones.
@@ -28,21 +28,20 @@ pub enum Decay {
 /// The decay of an allocator, named or a path, with `setting` looking up its variables.
 pub fn decay(allocator: &str, setting: impl Fn(&str) -> Option<String>) -> Option<Decay> {
     let file = allocator.rsplit('/').next().unwrap_or(allocator);
-    let known = known::by_name(allocator).or_else(|| known::by_file_name(file))?;
-    match known.name {
-        "jemalloc" => Some(jemalloc(&setting("MALLOC_CONF").unwrap_or_default())),
-        "ebbmalloc" => {
+    match Allocator::from_choice(allocator).or_else(|| Allocator::from_file_name(file))? {
+        Allocator::Jemalloc => Some(jemalloc(&setting("MALLOC_CONF").unwrap_or_default())),
+        Allocator::Ebbmalloc => {
             // Its own variable comes after jemalloc's, and the last word counts.
             let both = [setting("MALLOC_CONF"), setting("EBB_CONF")];
             let text: Vec<String> = both.into_iter().flatten().collect();
             Some(ebbmalloc(&text.join(",")))
         }
-        "mimalloc" => match setting("MIMALLOC_PURGE_DELAY")?.trim().parse::<i64>() {
+        Allocator::Mimalloc => match setting("MIMALLOC_PURGE_DELAY")?.trim().parse::<i64>() {
             Ok(ms) if ms < 0 => Some(Decay::Never),
             Ok(ms) => Some(Decay::Within { seconds: ms as f64 / 1000.0, only_when_active: true }),
             Err(_) => None,
         },
-        _ => None,
+        Allocator::Tcmalloc | Allocator::Glibc | Allocator::Musl => None,
     }
 }
 
@@ -88,47 +87,29 @@ fn last<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn of(allocator: &str, variables: &[(&str, &str)]) -> Option<Decay> {
-        decay(allocator, |name| {
-            let found = variables.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    fn within(seconds: f64, only_when_active: bool) -> Option<Decay> {
-        Some(Decay::Within { seconds, only_when_active })
-    }
-
     #[test]
-    fn jemalloc_takes_ten_seconds_of_activity_unless_told_otherwise() {
-        assert_eq!(of("jemalloc", &[]), within(10.0, true));
+    fn settings_say_when_memory_is_returned() {
+        let within = |seconds, only_when_active| Some(Decay::Within { seconds, only_when_active });
         let deployed = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000";
-        assert_eq!(
-            of("/usr/lib/libjemalloc.so.2", &[("MALLOC_CONF", deployed)]),
-            within(2.0, false)
-        );
-        let kept = [("MALLOC_CONF", "dirty_decay_ms:1000,muzzy_decay_ms:-1")];
-        assert_eq!(of("jemalloc", &kept), Some(Decay::Never));
-        let twice = [("MALLOC_CONF", "dirty_decay_ms:-1,dirty_decay_ms:500")];
-        assert_eq!(of("jemalloc", &twice), within(0.5, true));
-    }
-
-    #[test]
-    fn ebbmalloc_takes_two_seconds_and_less_where_it_is_bounded() {
-        assert_eq!(of("ebbmalloc", &[]), within(2.0, false));
-        let bounded = [("EBB_CONF", "dirty_decay_ms:500")];
-        assert_eq!(of("ebbmalloc", &bounded), within(0.5, false));
-        let long = [("MALLOC_CONF", "dirty_decay_ms:30000")];
-        assert_eq!(of("ebbmalloc", &long), within(2.0, false));
-        assert_eq!(of("ebbmalloc", &[("EBB_CONF", "purge:off")]), Some(Decay::Never));
-    }
-
-    #[test]
-    fn what_is_not_known_is_not_said() {
-        assert_eq!(of("glibc", &[]), None);
-        assert_eq!(of("tcmalloc", &[]), None);
-        assert_eq!(of("mimalloc", &[]), None);
-        assert_eq!(of("mimalloc", &[("MIMALLOC_PURGE_DELAY", "-1")]), Some(Decay::Never));
-        assert_eq!(of("/opt/libother.so", &[]), None);
+        let kept = "dirty_decay_ms:1000,muzzy_decay_ms:-1";
+        let twice = "dirty_decay_ms:-1,dirty_decay_ms:500";
+        for (allocator, name, value, expected) in [
+            ("jemalloc", "", "", within(10.0, true)),
+            ("/usr/lib/libjemalloc.so.2", "MALLOC_CONF", deployed, within(2.0, false)),
+            ("jemalloc", "MALLOC_CONF", kept, Some(Decay::Never)),
+            ("jemalloc", "MALLOC_CONF", twice, within(0.5, true)),
+            ("ebbmalloc", "", "", within(2.0, false)),
+            ("ebbmalloc", "EBB_CONF", "dirty_decay_ms:500", within(0.5, false)),
+            ("ebbmalloc", "MALLOC_CONF", "dirty_decay_ms:30000", within(2.0, false)),
+            ("ebbmalloc", "EBB_CONF", "purge:off", Some(Decay::Never)),
+            ("mimalloc", "MIMALLOC_PURGE_DELAY", "-1", Some(Decay::Never)),
+            ("mimalloc", "", "", None),
+            ("glibc", "", "", None),
+            ("tcmalloc", "", "", None),
+            ("/opt/libother.so", "", "", None),
+        ] {
+            let setting = |asked: &str| (asked == name).then(|| value.to_owned());
+            assert_eq!(decay(allocator, setting), expected, "{allocator} {name}={value}");
+        }
     }
 }

@@ -3,13 +3,40 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::known::{self, Settings};
-use super::library::Choice;
+use super::allocator::{Allocator, Settings};
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// A shared object that fits the program it was resolved for.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its absolute path, as it goes into `LD_PRELOAD`.
+    pub path: PathBuf,
+    /// The known allocator that it is, by its name or by the functions it defines.
+    pub allocator: Option<Allocator>,
+}
+
+/// What a program is to run on.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// The C library's own allocator: no preload.
+    System,
+    /// A preloaded library.
+    Library(Library),
+}
+
+impl Choice {
+    /// The library, where there is one.
+    pub fn library(&self) -> Option<&Library> {
+        match self {
+            Choice::System => None,
+            Choice::Library(library) => Some(library),
+        }
+    }
+}
 
 /// A change of the environment. A variable that is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +99,7 @@ impl Environment {
                 continue;
             }
             let name = Path::new(&entry).file_name().unwrap_or_default();
-            if known::by_file_name(&name.to_string_lossy()).is_some() {
+            if Allocator::from_file_name(&name.to_string_lossy()).is_some() {
                 self.replaced.push(entry.to_string_lossy().into_owned());
             } else {
                 entries.push(entry);
@@ -107,12 +134,9 @@ impl Environment {
             })
             .collect::<Result<_, _>>()?;
         let (name, settings) = match choice {
-            Choice::System => {
-                let system = known::by_name(known::SYSTEM).map(|it| it.settings);
-                (known::SYSTEM.to_owned(), system)
-            }
+            Choice::System => (Allocator::Glibc.to_string(), Some(Allocator::Glibc.settings())),
             Choice::Library(library) => match library.allocator {
-                Some(allocator) => (allocator.name.to_owned(), Some(allocator.settings)),
+                Some(allocator) => (allocator.to_string(), Some(allocator.settings())),
                 None => (library.path.display().to_string(), None),
             },
         };
@@ -158,75 +182,73 @@ pub fn preload_entries(value: &OsStr) -> impl Iterator<Item = OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::library::Library;
     use super::*;
 
     fn library(name: &str, path: &str) -> Choice {
-        Choice::Library(Library { path: path.into(), allocator: known::by_name(name) })
+        Choice::Library(Library { path: path.into(), allocator: Allocator::from_choice(name) })
     }
 
-    fn change(choice: &Choice, conf: &[&str], inherited: &[(&str, &str)]) -> Environment {
-        let conf: Vec<String> = conf.iter().map(|text| (*text).to_owned()).collect();
-        Environment::of(choice, &conf, |name| {
-            inherited.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
-        })
-        .unwrap()
-    }
-
-    fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
-        environment.changes.get(OsStr::new(name))?.as_ref()?.to_str()
-    }
-
-    #[test]
-    fn our_library_goes_before_what_was_preloaded() {
-        let environment = change(
-            &library("jemalloc", "/l/libjemalloc.so.2"),
-            &[],
-            &[("LD_PRELOAD", "/l/libfaketime.so.1 /l/libjemalloc.so.2:/l/b.so")],
-        );
-        assert_eq!(
-            value(&environment, "LD_PRELOAD"),
-            Some("/l/libjemalloc.so.2:/l/libfaketime.so.1:/l/b.so")
-        );
-        assert!(environment.replaced.is_empty());
+    /// The new value of a variable whose old one is `inherited`; what stays is an empty text.
+    fn changed(
+        choice: &Choice,
+        conf: &str,
+        variable: &str,
+        inherited: &str,
+    ) -> (String, Vec<String>) {
+        let conf: Vec<String> =
+            conf.split(' ').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+        let set =
+            |name: &str| (name == variable && !inherited.is_empty()).then(|| inherited.into());
+        let environment = Environment::of(choice, &conf, set).unwrap();
+        let value = environment.changes.get(OsStr::new(variable)).map(|it| match it {
+            Some(value) => value.to_str().unwrap(),
+            None => "(removed)",
+        });
+        (value.unwrap_or_default().to_owned(), environment.replaced)
     }
 
     #[test]
-    fn another_allocator_is_left_out_and_named() {
-        let environment = change(
-            &library("ebbmalloc", "/l/libebbmalloc.so"),
-            &[],
-            &[("LD_PRELOAD", "libtcmalloc_minimal.so.4")],
-        );
-        assert_eq!(value(&environment, "LD_PRELOAD"), Some("/l/libebbmalloc.so"));
-        assert_eq!(environment.replaced, ["libtcmalloc_minimal.so.4"]);
-    }
-
-    #[test]
-    fn the_systems_own_removes_allocators_and_nothing_else() {
-        let environment = change(&Choice::System, &[], &[("LD_PRELOAD", "/l/libmimalloc.so.2")]);
-        assert_eq!(environment.changes.get(OsStr::new("LD_PRELOAD")), Some(&None));
-        let environment = change(&Choice::System, &[], &[("LD_PRELOAD", "a.so libjemalloc.so.2")]);
-        assert_eq!(value(&environment, "LD_PRELOAD"), Some("a.so"));
-        assert!(change(&Choice::System, &[], &[]).changes.is_empty());
+    fn our_library_goes_first_and_another_allocator_goes() {
+        let jemalloc = library("jemalloc", "/l/libjemalloc.so.2");
+        let ebbmalloc = library("ebbmalloc", "/l/libebbmalloc.so");
+        for (choice, inherited, value, replaced) in [
+            (
+                &jemalloc,
+                "/l/libfaketime.so.1 /l/libjemalloc.so.2:/l/b.so",
+                "/l/libjemalloc.so.2:/l/libfaketime.so.1:/l/b.so",
+                "",
+            ),
+            (
+                &ebbmalloc,
+                "libtcmalloc_minimal.so.4",
+                "/l/libebbmalloc.so",
+                "libtcmalloc_minimal.so.4",
+            ),
+            (&Choice::System, "/l/libmimalloc.so.2", "(removed)", "/l/libmimalloc.so.2"),
+            (&Choice::System, "a.so libjemalloc.so.2", "a.so", "libjemalloc.so.2"),
+            (&Choice::System, "", "", ""),
+        ] {
+            let (changed, others) = changed(choice, "", LD_PRELOAD, inherited);
+            assert_eq!((changed.as_str(), others.join(" ").as_str()), (value, replaced));
+        }
     }
 
     #[test]
     fn settings_follow_those_that_are_there() {
-        let jemalloc = library("jemalloc", "/l/libjemalloc.so.2");
-        let environment = change(
-            &jemalloc,
-            &["dirty_decay_ms:1000,muzzy_decay_ms:0", "narenas:1"],
-            &[("MALLOC_CONF", "dirty_decay_ms:5")],
-        );
-        assert_eq!(
-            value(&environment, "MALLOC_CONF"),
-            Some("dirty_decay_ms:5,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:1")
-        );
-        let ebbmalloc = change(&library("ebbmalloc", "/l/x.so"), &["purge:off"], &[]);
-        assert_eq!(value(&ebbmalloc, "EBB_CONF"), Some("purge:off"));
-        let mimalloc = change(&library("mimalloc", "/l/x.so"), &["purge_delay:0"], &[]);
-        assert_eq!(value(&mimalloc, "MIMALLOC_PURGE_DELAY"), Some("0"));
+        for (allocator, conf, variable, inherited, value) in [
+            (
+                "jemalloc",
+                "dirty_decay_ms:1000,muzzy_decay_ms:0 narenas:1",
+                "MALLOC_CONF",
+                "dirty_decay_ms:5",
+                "dirty_decay_ms:5,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:1",
+            ),
+            ("ebbmalloc", "purge:off", "EBB_CONF", "", "purge:off"),
+            ("mimalloc", "purge_delay:0", "MIMALLOC_PURGE_DELAY", "", "0"),
+        ] {
+            let choice = library(allocator, "/l/x.so");
+            assert_eq!(changed(&choice, conf, variable, inherited).0, value, "{allocator}");
+        }
     }
 
     #[test]

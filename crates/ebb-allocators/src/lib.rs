@@ -1,23 +1,29 @@
-//! The allocators that `ebb` knows, as something to install: their libraries, packages and settings.
+//! The allocators that `ebb` knows: their names, libraries, packages and settings. It reads no file of a process.
 //!
-//! Used by trials, by `ebb run` and by the rules on files that start services. [`resolve`] turns what a user wrote
-//! and the program to be run into a [`Choice`]; [`Environment::of`] turns that into variables. A library that the loader
-//! would refuse or ignore for that program is an error here. It knows nothing of trials and verdicts.
+//! Used by all crates of the tool. [`Allocator`] is the one place for names; [`Environment::of`] turns a [`Choice`] and
+//! settings into variables.
 //!
-//! - `packages`: the distributions' packages with a library.
-//! - `known`: the table of allocators.
-//! - `library`: where a library lies, and whether it fits a program.
+//! - `allocator`: the table of allocators; `packages`: the distributions' packages with a library.
 //! - `environment`, `tunings`, `decay`: its settings; those that are worth a try; when it returns memory.
+//!
+//! ```
+//! use ebb_allocators::{Allocator, Choice, Environment, Library};
+//!
+//! let allocator = Allocator::from_choice("jemalloc").unwrap();
+//! let library = Library { path: "/l/libjemalloc.so.2".into(), allocator: Some(allocator) };
+//! let conf = ["narenas:1".to_owned()];
+//! let environment = Environment::of(&Choice::Library(library), &conf, |_| None).unwrap();
+//! assert_eq!(environment.changes[std::ffi::OsStr::new("MALLOC_CONF")], Some("narenas:1".into()));
+//! ```
 
+mod allocator;
 mod decay;
 mod environment;
-mod known;
-mod library;
 mod packages;
 mod tunings;
 
+pub use allocator::{Allocator, Settings};
 pub use decay::{Decay, decay};
-pub use environment::{Environment, SettingError, preload_entries};
-pub use known::{Allocator, EBBMALLOC, KNOWN, SYSTEM, Settings, by_file_name, by_name};
-pub use library::{Choice, Library, Unresolved, recognise, resolve, system_folders};
+pub use environment::{Choice, Environment, Library, SettingError, preload_entries};
+pub use packages::Packages;
 pub use tunings::{CPYTHON_TO_MALLOC, Tuning, tunings};

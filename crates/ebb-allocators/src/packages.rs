@@ -15,12 +15,14 @@ pub struct Packages {
     pub fedora: &'static str,
     /// Arch.
     pub arch: &'static str,
+    /// Other packages, of any distribution, which bring the library along.
+    pub others: &'static [&'static str],
 }
 
 impl Packages {
     /// No distribution has it.
     pub const NONE: Packages =
-        Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "" };
+        Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "", others: &[] };
 
     /// Every name, each once.
     pub fn all(&self) -> Vec<&'static str> {
@@ -28,6 +30,11 @@ impl Packages {
         names.retain(|name| !name.is_empty());
         names.dedup();
         names
+    }
+
+    /// Every package after whose installation the library is there.
+    pub fn all_that_bring_it(&self) -> Vec<&'static str> {
+        [self.all().as_slice(), self.others].concat()
     }
 
     /// The command that installs it here; all the names where the distribution is not known.
@@ -72,22 +79,22 @@ impl Packages {
 
 #[cfg(test)]
 mod tests {
-    use super::super::by_name;
+    use super::super::Allocator;
 
     #[test]
     fn the_command_is_that_of_the_distribution() {
-        let tcmalloc = &by_name("tcmalloc").unwrap().packages;
-        let on = |text: &str| tcmalloc.install_command_on(text);
-        assert_eq!(on("ID=debian\nVERSION_ID=\"12\"\n"), "apt-get install libtcmalloc-minimal4");
-        assert_eq!(
-            on("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n"),
-            "apt-get install libtcmalloc-minimal4t64"
-        );
-        assert_eq!(on("ID=alpine\nVERSION_ID=3.21.0\n"), "apk add gperftools");
-        assert_eq!(
-            on("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"),
-            "dnf install gperftools-libs"
-        );
-        assert!(on("").contains("(Debian)"));
+        let tcmalloc = Allocator::Tcmalloc.packages();
+        for (os_release, command) in [
+            ("ID=debian\nVERSION_ID=\"12\"\n", "apt-get install libtcmalloc-minimal4"),
+            (
+                "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n",
+                "apt-get install libtcmalloc-minimal4t64",
+            ),
+            ("ID=alpine\nVERSION_ID=3.21.0\n", "apk add gperftools"),
+            ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "dnf install gperftools-libs"),
+        ] {
+            assert_eq!(tcmalloc.install_command_on(os_release), command);
+        }
+        assert!(tcmalloc.install_command_on("").contains("(Debian)"));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The first of each allocator is none.
 
+use super::allocator::Allocator;
+
 /// A named set of variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
@@ -11,12 +13,12 @@ pub struct Tuning {
     pub env: &'static [(&'static str, &'static str)],
 }
 
-const fn none(name: &'static str) -> Tuning {
-    Tuning { name, env: &[] }
+const fn none(allocator: Allocator) -> Tuning {
+    Tuning { name: allocator.name(), env: &[] }
 }
 
 const GLIBC: &[Tuning] = &[
-    none("glibc"),
+    none(Allocator::Glibc),
     Tuning { name: "glibc-arena2", env: &[("MALLOC_ARENA_MAX", "2")] },
     Tuning { name: "glibc-arena1", env: &[("MALLOC_ARENA_MAX", "1")] },
     Tuning { name: "glibc-trim64k", env: &[("MALLOC_TRIM_THRESHOLD_", "65536")] },
@@ -27,7 +29,7 @@ const GLIBC: &[Tuning] = &[
 ];
 
 const JEMALLOC: &[Tuning] = &[
-    none("jemalloc"),
+    none(Allocator::Jemalloc),
     Tuning {
         name: "jemalloc-1000",
         env: &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000")],
@@ -72,7 +74,7 @@ const JEMALLOC: &[Tuning] = &[
 ];
 
 const MIMALLOC: &[Tuning] = &[
-    none("mimalloc"),
+    none(Allocator::Mimalloc),
     Tuning {
         name: "mimalloc-purge0",
         env: &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_RESET_DELAY", "0")],
@@ -84,13 +86,13 @@ const MIMALLOC: &[Tuning] = &[
 ];
 
 const TCMALLOC: &[Tuning] = &[
-    none("tcmalloc"),
+    none(Allocator::Tcmalloc),
     Tuning { name: "tcmalloc-release10", env: &[("TCMALLOC_RELEASE_RATE", "10")] },
     Tuning { name: "tcmalloc-decommit", env: &[("TCMALLOC_AGGRESSIVE_DECOMMIT", "1")] },
 ];
 
 const EBBMALLOC: &[Tuning] = &[
-    none("ebbmalloc"),
+    none(Allocator::Ebbmalloc),
     Tuning { name: "ebbmalloc-decay250", env: &[("EBB_CONF", "dirty_decay_ms:250")] },
     Tuning { name: "ebbmalloc-narenas1", env: &[("EBB_CONF", "narenas:1")] },
 ];
@@ -100,31 +102,30 @@ pub const CPYTHON_TO_MALLOC: (&str, &str) = ("PYTHONMALLOC", "malloc");
 
 /// The settings of an allocator; nothing for a name that is not known.
 pub fn tunings(allocator: &str) -> Option<&'static [Tuning]> {
-    match allocator {
-        "glibc" | "system" => Some(GLIBC),
-        "jemalloc" => Some(JEMALLOC),
-        "mimalloc" => Some(MIMALLOC),
-        "tcmalloc" => Some(TCMALLOC),
-        "ebbmalloc" => Some(EBBMALLOC),
-        _ => None,
+    match Allocator::from_choice(allocator)? {
+        Allocator::Glibc => Some(GLIBC),
+        Allocator::Jemalloc => Some(JEMALLOC),
+        Allocator::Mimalloc => Some(MIMALLOC),
+        Allocator::Tcmalloc => Some(TCMALLOC),
+        Allocator::Ebbmalloc => Some(EBBMALLOC),
+        Allocator::Musl => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::known;
     use super::*;
     use std::collections::BTreeSet;
 
     #[test]
     fn every_known_allocator_has_settings_and_the_first_are_none() {
-        for allocator in known::KNOWN {
-            let tunings = tunings(allocator.name).unwrap();
-            assert!(tunings[0].env.is_empty() && tunings[0].name == allocator.name);
+        for allocator in Allocator::CHOICES {
+            let tunings = tunings(allocator.name()).unwrap();
+            assert!(tunings[0].env.is_empty() && tunings[0].name == allocator.name());
             let names: BTreeSet<_> = tunings.iter().map(|tuning| tuning.name).collect();
             assert_eq!(names.len(), tunings.len());
             let settings: BTreeSet<_> = tunings.iter().map(|tuning| tuning.env).collect();
-            assert_eq!(settings.len(), tunings.len(), "{}: the same twice", allocator.name);
+            assert_eq!(settings.len(), tunings.len(), "{allocator}: the same twice");
         }
         assert_eq!(tunings("hoard"), None);
     }

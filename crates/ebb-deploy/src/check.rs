@@ -12,16 +12,15 @@
 //!
 //! The caller gathers the facts.
 
-pub mod base;
+pub(crate) mod base;
 pub mod declared;
 pub mod dockerfile;
 pub mod finding;
-pub mod judged;
 pub mod library;
 pub mod process;
 pub mod report;
 pub mod settings;
-pub mod start;
+pub(crate) mod start;
 
-pub use finding::{Finding, Id, Severity};
+pub use finding::{Finding, Id, Judged, Severity};
 pub use report::{Answer, Report};

@@ -12,16 +12,17 @@
 //! Pure: texts in, edits out. The caller reads, checks the result and writes. The files are read by the readers
 //! of [`crate::check`].
 
+use std::fmt::Display;
+
 use crate::check::declared::Service;
 
 pub mod compose;
 pub mod dockerfile;
 pub mod edit;
-pub mod insert;
+mod insert;
 pub mod kubernetes;
 pub mod manifest;
 pub mod procfile;
-mod refused;
 pub mod report;
 pub mod script;
 pub mod source;
@@ -30,10 +31,12 @@ pub mod unit;
 pub mod wish;
 
 pub use edit::Edit;
-pub use refused::{Refused, RefusedKind};
 pub use wish::Wish;
 
 use wish::Setting;
+
+/// Which services of a file are changed.
+pub type Chosen<'a> = &'a dyn Fn(&Service) -> bool;
 
 /// What is proposed for one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,71 @@ pub struct Fixed {
     pub edits: Vec<Edit>,
     /// What the user should know or do besides.
     pub notes: Vec<String>,
+}
+
+impl Fixed {
+    fn extend(&mut self, part: Fixed) {
+        self.edits.extend(part.edits);
+        self.notes.extend(part.notes);
+    }
+}
+
+/// Why nothing is proposed for a file: what stands in the way, then what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; {remedy}")]
+pub struct Refused {
+    /// The kind of obstacle.
+    pub kind: RefusedKind,
+    /// The obstacle and its place.
+    pub what: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// The kinds of obstacle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedKind {
+    /// The file, or a name that the user gave, is not understood.
+    NotUnderstood,
+    /// A change could not work, or would take something from the user.
+    CannotWork,
+}
+
+impl Refused {
+    /// The file is not understood.
+    fn not_understood(what: impl Into<String>) -> Self {
+        Self {
+            kind: RefusedKind::NotUnderstood,
+            what: what.into(),
+            remedy: "nothing was changed".to_owned(),
+        }
+    }
+
+    /// The file called `name` is not understood.
+    fn in_file(name: &str, why: impl Display) -> Self {
+        Self::not_understood(format!("{name}: {why}"))
+    }
+
+    /// The change would reach further than it is meant to.
+    fn alters_more(name: &str) -> Self {
+        Self::in_file(name, "the change would alter other parts of the file")
+    }
+
+    /// A change could not work.
+    fn cannot(what: impl Into<String>, remedy: &str) -> Self {
+        Self {
+            kind: RefusedKind::CannotWork,
+            what: what.into(),
+            remedy: format!("nothing was changed: {remedy}"),
+        }
+    }
+
+    /// With another remedy.
+    #[must_use]
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
 }
 
 /// Why a value that is not in the file keeps it from being changed, and what to do, in the words of a kind of file.

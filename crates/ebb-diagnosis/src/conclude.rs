@@ -1,6 +1,7 @@
 //! The verdict from the findings: which kind, and one sentence. `next` has what to type then.
 
 use super::findings::{LEAST_BYTES, megabytes, noun, whole};
+use super::ledger::heaps;
 use super::next::next;
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Verdict, VerdictKind};
 use ebb_process::snapshot::{ENDED, Process, Runtime, Snapshot, TargetKind};
@@ -67,15 +68,8 @@ enum Group {
 
 fn group(cause: Cause, snapshot: &Snapshot) -> Group {
     match cause {
-        Cause::Trimmable
-        | Cause::Tops
-        | Cause::Pinned
-        | Cause::Cached
-        | Cause::Kept
-        // Resident, and charged to the cgroup, until memory gets short.
-        | Cause::Lazy
-        | Cause::Locked
-        | Cause::FreeObjects => Group::Held,
+        // Lazy pages are resident, and charged to the cgroup, until memory gets short.
+        held if held.is_held() => Group::Held,
         Cause::Live | Cause::Objects | Cause::Metadata | Cause::Special => Group::Live,
         Cause::UnreadHeap => Group::Unknown,
         Cause::Anonymous => {
@@ -83,20 +77,11 @@ fn group(cause: Cause, snapshot: &Snapshot) -> Group {
             let unread = |process: &Process| {
                 process.runtime == Some(Runtime::Cpython) && process.objects.is_none()
             };
-            match snapshot.processes.iter().any(unread) {
-                true => Group::Unknown,
-                false => Group::NotHeap,
-            }
+            if snapshot.processes.iter().any(unread) { Group::Unknown } else { Group::NotHeap }
         }
-        Cause::Stacks
-        | Cause::Data
-        | Cause::MappedFiles
-        | Cause::SharedMemory
-        | Cause::PageCache
-        | Cause::Tmpfs
-        | Cause::Kernel => Group::NotHeap,
         // What lies in swap was anonymous memory of any kind.
         Cause::Swap => Group::Unknown,
+        _ => Group::NotHeap,
     }
 }
 
@@ -118,8 +103,8 @@ fn groups(snapshot: &Snapshot, findings: &[Finding]) -> Groups {
 
 /// Free pages of allocators that return them without help: no remedy is needed.
 fn returning(snapshot: &Snapshot) -> u64 {
-    let heaps = snapshot.processes.iter().filter_map(|it| it.heap.as_ref());
-    heaps.filter(|heap| heap.returns_within_ms.is_some()).map(|heap| heap.trimmable).sum()
+    let returning = heaps(snapshot).filter(|heap| heap.returns_within_ms.is_some());
+    returning.map(|heap| heap.trimmable).sum()
 }
 
 /// The largest cause of the group that the verdict is about.
@@ -132,18 +117,13 @@ fn main_cause(kind: VerdictKind, snapshot: &Snapshot, findings: &[Finding]) -> O
         VerdictKind::NotEnoughEvidence => &[Group::Unknown],
     };
     let bytes = |finding: &Finding| {
-        let returning = match finding.cause {
-            Cause::Trimmable => returning(snapshot),
-            _ => 0,
-        };
+        let is_trimmable = finding.cause == Cause::Trimmable;
+        let returning = if is_trimmable { returning(snapshot) } else { 0 };
         finding.bytes.unwrap_or(0).saturating_sub(returning)
     };
-    findings
-        .iter()
-        .filter(|finding| wanted.contains(&group(finding.cause, snapshot)))
-        .filter(|finding| bytes(finding) > 0)
-        .max_by_key(|finding| bytes(finding))
-        .map(|finding| finding.cause)
+    let is_meant = |it: &&Finding| wanted.contains(&group(it.cause, snapshot)) && bytes(it) > 0;
+    let largest = findings.iter().filter(is_meant).max_by_key(|finding| bytes(finding));
+    largest.map(|finding| finding.cause)
 }
 
 fn sentence(
@@ -211,11 +191,8 @@ fn sentence(
 
 /// The time after which free pages have gone back.
 fn within(snapshot: &Snapshot) -> String {
-    let heaps = snapshot.processes.iter().filter_map(|it| it.heap.as_ref());
-    match heaps.filter_map(|heap| heap.returns_within_ms).max() {
-        Some(ms) => format!(" within {ms} ms"),
-        None => String::new(),
-    }
+    let longest = heaps(snapshot).filter_map(|heap| heap.returns_within_ms).max();
+    longest.map_or_else(String::new, |ms| format!(" within {ms} ms"))
 }
 
 /// Whether a part of the anonymous memory is an allocator's, such as a library's own pool: then it is not said that no

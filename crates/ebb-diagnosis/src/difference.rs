@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bridge::owns_cgroup;
 use super::findings::{LEAST_BYTES, megabytes};
 use super::growth::find_the_stack;
 use super::ledger;
 use crate::facts::diagnosis::Cause;
-use crate::facts::difference::{Change, Difference, Unit};
+use crate::facts::growth::{Change, Difference, Unit};
 use ebb_process::snapshot::{CgroupParts, FORMAT, Kind, Snapshot};
 
 /// Changes of bytes below this are noise between any two looks, and so are those of counts of things that changed by
@@ -26,10 +25,7 @@ pub fn of(before: &Snapshot, after: &Snapshot) -> Difference {
         // The monotonic clock starts anew at boot.
         seconds: (after.at_s > before.at_s).then_some(after.at_s - before.at_s),
         cautions: cautions(before, after),
-        next: (live_grew >= LEAST_BYTES).then(|| {
-            let runtime = after.runtime();
-            find_the_stack(&super::of(after.clone()), runtime)
-        }),
+        next: (live_grew >= LEAST_BYTES).then(|| find_the_stack(after)),
         changes,
     }
 }
@@ -78,54 +74,57 @@ type Figures = BTreeMap<(String, Unit), Figure>;
 /// The figures of a snapshot by name.
 fn figures(snapshot: &Snapshot) -> Figures {
     let mut figures = Figures::new();
+    add_counts(&mut figures, snapshot);
+    add_bytes(&mut figures, snapshot);
+    figures
+}
+
+fn add_counts(figures: &mut Figures, snapshot: &Snapshot) {
     let mut count = |what: String, value: u64, bytes: Option<u64>| {
         let sum = figures.entry((what, Unit::Count)).or_default();
         sum.value += value;
         sum.bytes = bytes.map(|bytes| bytes + sum.bytes.unwrap_or(0));
     };
+    count("processes".into(), snapshot.processes.len() as u64, None);
     for process in &snapshot.processes {
         count("threads".into(), process.threads, None);
         for (kind, usage) in process.memory.iter().flatten() {
             let what = format!("mappings of {}", kind_noun(*kind));
             count(what, usage.mappings, Some(usage.size));
         }
-        let Some(heap) = &process.heap else { continue };
+    }
+    for heap in ledger::heaps(snapshot) {
         if let Some(arenas) = heap.arenas {
             count("arenas".into(), arenas, None);
         }
         for (size, class) in &heap.classes {
-            let what = format!("live blocks up to {size} B");
-            count(what, class.count, Some(class.bytes));
+            count(format!("live blocks up to {size} B"), class.count, Some(class.bytes));
         }
     }
-    let processes = snapshot.processes.len() as u64;
-    count("processes".into(), processes, None);
+}
+
+fn add_bytes(figures: &mut Figures, snapshot: &Snapshot) {
     let mut add = |what: String, value: u64| {
         figures.entry((what, Unit::Bytes)).or_default().value += value;
     };
     for line in ledger::of(snapshot).lines {
         add(super::findings::noun(line.cause, snapshot), line.bytes);
     }
-    for process in &snapshot.processes {
-        let python = process.python.iter();
-        for of in python.clone().flat_map(|python| &python.types) {
-            let name = of.name.as_deref().unwrap_or_default();
-            add(format!("Python's {name} objects"), of.bytes);
+    for python in snapshot.processes.iter().filter_map(|process| process.python.as_ref()) {
+        for of in &python.types {
+            add(format!("Python's {} objects", of.name.as_deref().unwrap_or_default()), of.bytes);
         }
-        for of in python.flat_map(|python| python.buffers.iter().flatten()) {
+        for of in python.buffers.iter().flatten() {
             let whose = of.name.as_deref().unwrap_or("no Python object");
             add(format!("large blocks of {whose}"), of.bytes);
         }
-        let Some(heap) = &process.heap else { continue };
-        for (size, class) in &heap.classes {
-            add(format!("live blocks up to {size} B"), class.bytes);
-        }
+    }
+    for (size, class) in ledger::heaps(snapshot).flat_map(|heap| &heap.classes) {
+        add(format!("live blocks up to {size} B"), class.bytes);
     }
     // Of a cgroup that others are in, too, it is not known whose a growth is.
-    let parts = match &snapshot.cgroup {
-        Some(cgroup) if owns_cgroup(snapshot) => cgroup.parts,
-        _ => CgroupParts::default(),
-    };
+    let own = snapshot.cgroup.as_ref().filter(|_| ledger::owns_cgroup(snapshot));
+    let parts = own.map_or_else(CgroupParts::default, |cgroup| cgroup.parts);
     for (what, bytes) in [
         ("page cache and files of the cgroup", parts.file),
         ("slab of the cgroup", parts.slab),
@@ -136,34 +135,28 @@ fn figures(snapshot: &Snapshot) -> Figures {
             add(what.into(), bytes);
         }
     }
-    figures
 }
 
 /// What changed by so much that it is no noise: bytes in front, in them what grew the most.
 fn changes(before: &Figures, after: &Figures) -> Vec<Change> {
     let names: BTreeSet<&(String, Unit)> = before.keys().chain(after.keys()).collect();
     let of = |figures: &Figures, name| figures.get(name).copied().unwrap_or_default();
-    let mut changes: Vec<Change> = names
-        .into_iter()
-        .filter_map(|name| {
-            let (before, after) = (of(before, name), of(after, name));
-            let matters = match (name.1, before.bytes.or(after.bytes)) {
-                (Unit::Bytes, _) => before.value.abs_diff(after.value) >= LEAST_CHANGE,
-                (Unit::Count, None) => before.value != after.value,
-                (Unit::Count, Some(_)) => {
-                    let bytes = |figure: Figure| figure.bytes.unwrap_or(0);
-                    before.value != after.value
-                        && bytes(before).abs_diff(bytes(after)) >= LEAST_CHANGE
-                }
-            };
-            matters.then(|| Change {
-                what: name.0.clone(),
-                unit: name.1,
-                before: before.value,
-                after: after.value,
-            })
-        })
-        .collect();
+    let matters = |unit, before: Figure, after: Figure| match (unit, before.bytes.or(after.bytes)) {
+        (Unit::Bytes, _) => before.value.abs_diff(after.value) >= LEAST_CHANGE,
+        (Unit::Count, None) => before.value != after.value,
+        (Unit::Count, Some(_)) => {
+            let bytes = |figure: Figure| figure.bytes.unwrap_or(0);
+            before.value != after.value && bytes(before).abs_diff(bytes(after)) >= LEAST_CHANGE
+        }
+    };
+    let mut changes = Vec::new();
+    for name in names {
+        let (before, after) = (of(before, name), of(after, name));
+        let (what, unit) = name.clone();
+        if matters(unit, before, after) {
+            changes.push(Change { what, unit, before: before.value, after: after.value });
+        }
+    }
     changes.sort_by_key(|change| (change.unit, std::cmp::Reverse(change.growth())));
     changes
 }
@@ -173,29 +166,24 @@ fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         let first = snapshot.processes.first()?;
         Some((first.pid, first.started_ticks))
     };
-    let read = |snapshot: &Snapshot| {
-        snapshot.processes.iter().filter(|process| process.heap.is_some()).count()
-    };
-    let mut cautions = Vec::new();
-    if identity(before) != identity(after) {
-        cautions.push(
-            "the two files are of different processes: it was restarted in between".to_owned(),
-        );
-    }
-    if before.format != FORMAT || after.format != FORMAT {
-        cautions.push(format!(
-            "a file has another format than {FORMAT}; its figures may differ in meaning"
-        ));
-    }
-    if (read(before) == 0) != (read(after) == 0) {
-        cautions.push("only one of the two files has the heaps".to_owned());
-    }
-    if after.at_s <= before.at_s {
-        cautions.push(
-            "the second file is older than the first, or was written after a reboot".to_owned(),
-        );
-    }
-    cautions
+    let has_heaps = |snapshot| ledger::heaps(snapshot).next().is_some();
+    let is_other_format = before.format != FORMAT || after.format != FORMAT;
+    let format =
+        format!("a file has another format than {FORMAT}; its figures may differ in meaning");
+    let cautions = [
+        (
+            identity(before) != identity(after),
+            "the two files are of different processes: it was restarted in between",
+        ),
+        (is_other_format, format.as_str()),
+        (has_heaps(before) != has_heaps(after), "only one of the two files has the heaps"),
+        (
+            after.at_s <= before.at_s,
+            "the second file is older than the first, or was written after a reboot",
+        ),
+    ];
+    let apply = cautions.into_iter().filter(|(applies, _)| *applies);
+    apply.map(|(_, caution)| caution.to_owned()).collect()
 }
 
 fn kind_noun(kind: Kind) -> &'static str {

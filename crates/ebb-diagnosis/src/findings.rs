@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::bridge::owns_cgroup;
 use super::{ledger, settings};
 use crate::facts::diagnosis::{Cause, Finding, Ledger, Weight};
 use ebb_process::snapshot::{Pool, Runtime, Snapshot};
@@ -30,7 +29,7 @@ pub fn whole(snapshot: &Snapshot, ledger: &Ledger) -> u64 {
     let swap = swap(snapshot).unwrap_or(0);
     let processes = ledger.total + swap;
     match snapshot.cgroup.as_ref().and_then(|cgroup| cgroup.usage) {
-        Some(usage) if owns_cgroup(snapshot) => processes.max(usage),
+        Some(usage) if ledger::owns_cgroup(snapshot) => processes.max(usage),
         _ => processes,
     }
 }
@@ -40,32 +39,24 @@ fn swap(snapshot: &Snapshot) -> Option<u64> {
 }
 
 fn causes(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> {
-    let heap_is_known = snapshot.processes.iter().all(|process| process.heap.is_some());
-    let heap = |cause: Cause| {
+    let heap_is_known = ledger::has_all_heaps(snapshot);
+    let of_heap = ledger::OF_HEAP.map(|cause| {
         let bytes = ledger.bytes(cause);
         (cause, (heap_is_known || bytes > 0).then_some(bytes))
-    };
-    let there = |cause: Cause| (cause, Some(ledger.bytes(cause)));
-    let mut causes = vec![
-        heap(Cause::Live),
-        heap(Cause::Trimmable),
-        heap(Cause::Tops),
-        heap(Cause::Pinned),
-        heap(Cause::Cached),
-        heap(Cause::Kept),
-        heap(Cause::Lazy),
-        heap(Cause::Locked),
-        there(Cause::Objects),
-        there(Cause::FreeObjects),
-        there(Cause::UnreadHeap),
-        there(Cause::Anonymous),
-        there(Cause::Stacks),
-        there(Cause::Data),
-        there(Cause::MappedFiles),
-        there(Cause::SharedMemory),
-        (Cause::Swap, swap(snapshot)),
+    });
+    let others = [
+        Cause::Objects,
+        Cause::FreeObjects,
+        Cause::UnreadHeap,
+        Cause::Anonymous,
+        Cause::Stacks,
+        Cause::Data,
+        Cause::MappedFiles,
+        Cause::SharedMemory,
     ];
-    if owns_cgroup(snapshot) {
+    let others = others.map(|cause| (cause, Some(ledger.bytes(cause))));
+    let mut causes = [&of_heap[..], &others, &[(Cause::Swap, swap(snapshot))]].concat();
+    if ledger::owns_cgroup(snapshot) {
         causes.extend(of_cgroup(snapshot, ledger));
     }
     causes
@@ -84,64 +75,36 @@ fn of_cgroup(snapshot: &Snapshot, ledger: &Ledger) -> Vec<(Cause, Option<u64>)> 
     };
     let tmpfs = || Some(parts.shared?.saturating_sub(ledger.bytes(Cause::SharedMemory)));
     let kernel = || {
-        parts.kernel.or_else(|| {
-            Some(
-                parts.slab?
-                    + parts.page_tables?
-                    + parts.kernel_stack.unwrap_or(0)
-                    + parts.sockets?,
-            )
-        })
+        let stacks = parts.kernel_stack.unwrap_or(0);
+        parts.kernel.or_else(|| Some(parts.slab? + parts.page_tables? + stacks + parts.sockets?))
     };
     vec![(Cause::PageCache, cache()), (Cause::Tmpfs, tmpfs()), (Cause::Kernel, kernel())]
 }
 
 fn finding(cause: Cause, bytes: Option<u64>, whole: u64, snapshot: &Snapshot) -> Finding {
-    let share = bytes.map(|bytes| bytes as f64 / whole.max(1) as f64);
-    let weight = match (bytes, share) {
-        (Some(bytes), Some(share)) if bytes >= LEAST_BYTES && share >= PART => {
-            match share >= MAIN {
-                true => Weight::Main,
-                false => Weight::Part,
-            }
+    let (weight, evidence) = match bytes {
+        None => (Weight::Unknown, "not known".to_owned()),
+        Some(bytes) => {
+            let share = bytes as f64 / whole.max(1) as f64;
+            let weight = if bytes < LEAST_BYTES || share < PART {
+                Weight::RuledOut
+            } else if share < MAIN {
+                Weight::Part
+            } else {
+                Weight::Main
+            };
+            let (bytes, whole) = (megabytes(bytes), megabytes(whole));
+            (weight, format!("{bytes} of {whole} MB ({:.0} %)", share * 100.0))
         }
-        (Some(_), _) => Weight::RuledOut,
-        (None, _) => Weight::Unknown,
     };
-    let evidence = match (bytes, share) {
-        (Some(bytes), Some(share)) => {
-            format!("{} of {} MB ({:.0} %)", megabytes(bytes), megabytes(whole), share * 100.0)
-        }
-        _ => "not known".to_owned(),
-    };
-    Finding {
-        cause,
-        weight,
-        bytes,
-        evidence,
-        error: error(cause, snapshot),
-        remedy: match weight {
-            Weight::Main | Weight::Part => remedy(cause, snapshot),
-            Weight::Unknown | Weight::RuledOut => None,
-        },
-    }
+    let applies = matches!(weight, Weight::Main | Weight::Part);
+    let remedy = applies.then(|| remedy(cause, snapshot)).flatten();
+    Finding { cause, weight, bytes, evidence, error: error(cause, snapshot), remedy }
 }
 
 fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
-    let of_heap = matches!(
-        cause,
-        Cause::Live
-            | Cause::Trimmable
-            | Cause::Tops
-            | Cause::Pinned
-            | Cause::Cached
-            | Cause::Kept
-            | Cause::Lazy
-            | Cause::Locked
-    );
-    if of_heap {
-        let heaps = snapshot.processes.iter().filter_map(|process| process.heap.as_ref());
-        let worst = heaps.map(|heap| heap.error).fold(0.0, f64::max);
+    if ledger::OF_HEAP.contains(&cause) {
+        let worst = ledger::heaps(snapshot).map(|heap| heap.error).fold(0.0, f64::max);
         return (worst > 0.0)
             .then(|| format!("within {:.0} % of the heap", (worst * 100.0).ceil()));
     }

@@ -1,7 +1,7 @@
 //! The verdict over several looks: what grows, and with what.
 
 use super::findings::{LEAST_BYTES, megabytes};
-use super::ledger::owners;
+use super::ledger::{has_all_heaps, owners};
 use super::next;
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
 use crate::facts::growth::{Company, Growth, Point, Series, Trend};
@@ -30,7 +30,7 @@ const NO_WORK: f64 = 0.01;
 /// One look in sums; `start_s` is the time of the first.
 pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
     let (snapshot, ledger) = (&diagnosis.snapshot, &diagnosis.ledger);
-    let read = snapshot.processes.iter().all(|process| process.heap.is_some());
+    let read = has_all_heaps(snapshot);
     let swap = snapshot.total(|process| process.status.swap).unwrap_or(0);
     Point {
         at_s: snapshot.at_s - start_s,
@@ -57,7 +57,17 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
         .filter(|trend| trend.series != Series::Held || is_held(trend.to, &points))
         .max_by_key(|trend| trend.to.saturating_sub(trend.from));
     let company = growing.map(|trend| company(trend.series, &points));
-    let verdict = verdict(&trends, growing, company, &points, &last);
+    let verdict = verdict(
+        &Course {
+            trends: &trends,
+            points: &points,
+            last: &last,
+            who: super::conclude::who(&last.snapshot),
+            seconds: points.last().map_or(0.0, |point| point.at_s),
+        },
+        growing,
+        company,
+    );
     Growth { verdict, trends, company, points, last }
 }
 
@@ -146,180 +156,166 @@ fn company(series: Series, points: &[Point]) -> Company {
     if without < 0.1 * with { Company::OnlyWithLoad } else { Company::WithAndWithoutLoad }
 }
 
-fn verdict(
-    trends: &[Trend],
-    growing: Option<&Trend>,
-    company: Option<Company>,
-    points: &[Point],
-    last: &Diagnosis,
-) -> Verdict {
-    let seconds = points.last().map_or(0.0, |point| point.at_s);
-    let who = super::conclude::who(&last.snapshot);
-    let Some(total) = trends.iter().find(|trend| trend.series == Series::Total) else {
-        return not_enough(format!("{who} could not be read"));
+/// What a verdict rests on.
+struct Course<'a> {
+    trends: &'a [Trend],
+    points: &'a [Point],
+    last: &'a Diagnosis,
+    who: String,
+    seconds: f64,
+}
+
+fn verdict(course: &Course, growing: Option<&Trend>, company: Option<Company>) -> Verdict {
+    let (who, seconds) = (&course.who, course.seconds);
+    let Some(total) = course.trends.iter().find(|trend| trend.series == Series::Total) else {
+        let sentence = format!("Not enough evidence: {who} could not be read.");
+        return undecided(sentence, None);
     };
-    let Some(slope_of_total) = total.slope else {
-        let looks = match points.len() {
+    match (total.slope, growing) {
+        (None, _) => course.too_few(),
+        (Some(slope), None) => course.not_growing(total, slope),
+        (Some(_), Some(trend)) => {
+            let (kind, what) = kind_of(trend.series, &course.last.snapshot);
+            let main = match trend.series {
+                Series::Live => Some(Cause::Live),
+                Series::Held => course.last.verdict.main,
+                Series::Shared => Some(Cause::SharedMemory),
+                Series::Other | Series::Total => Some(Cause::Anonymous),
+            };
+            let rate = trend.slope.map_or_else(String::new, rate);
+            let sentence = format!(
+                "{what} of {who} grows: {} MB in {}, {rate}{}.",
+                growth_mb(trend),
+                time(seconds),
+                company.map_or("", with)
+            );
+            let next = match trend.series {
+                // Held memory has no stack that allocates it.
+                Series::Held => next::give_back(main, &course.last.snapshot),
+                Series::Shared => next::shared(&course.last.snapshot),
+                _ => find_the_stack(&course.last.snapshot),
+            };
+            Verdict { kind, main, sentence, next: Some(next) }
+        }
+    }
+}
+
+/// What the growth of a series means, and its name at the beginning of a sentence.
+fn kind_of(series: Series, snapshot: &Snapshot) -> (VerdictKind, String) {
+    let owners = owners(snapshot);
+    let (kind, what) = match series {
+        Series::Live => (VerdictKind::LiveHeapGrows, "The live heap"),
+        Series::Held => (VerdictKind::Retention, "The freed memory that the allocator holds"),
+        Series::Shared => (VerdictKind::NotHeap, "Shared memory"),
+        // A new arena is mapped only when the objects alive need more than there are.
+        _ if snapshot.runtime() == Some(Runtime::Cpython) && owners.len() == 1 => {
+            (VerdictKind::LiveHeapGrows, "The memory of CPython's objects")
+        }
+        _ => {
+            let whose = if owners.is_empty() {
+                "Anonymous memory".to_owned()
+            } else {
+                capital(&owners.join(" or "))
+            };
+            let what = format!("{whose}, whose live part is not known,");
+            return (VerdictKind::NotEnoughEvidence, what);
+        }
+    };
+    (kind, what.to_owned())
+}
+
+fn undecided(sentence: String, next: Option<String>) -> Verdict {
+    Verdict { kind: VerdictKind::NotEnoughEvidence, main: None, sentence, next }
+}
+
+impl Course<'_> {
+    /// Nothing can be concluded yet; `enough` is the time that would do.
+    fn too_short(&self, why: &str, enough: f64) -> Verdict {
+        let enough = rounded((enough * MARGIN).max(SHORTEST));
+        let longer = format!("Watch it for longer; {} would be enough", time(enough));
+        let next = next::watch(&self.last.snapshot, &argument(enough));
+        undecided(format!("Too short: {why}. {longer}."), Some(next))
+    }
+
+    fn too_few(&self) -> Verdict {
+        let looks = match self.points.len() {
             1 => "1 look".to_owned(),
             several => format!("{several} looks"),
         };
-        let each = seconds / (points.len().max(2) - 1) as f64;
-        let enough = each * slope::WINDOWS as f64;
-        return too_short(
-            format!("{looks} at {who} in {} are too few for a slope", time(seconds)),
-            enough.max(2.0 * seconds),
-            &last.snapshot,
-        );
-    };
-    let Some(trend) = growing else {
-        return not_growing(trends, total, slope_of_total, points, last);
-    };
-    let runtime_of = last.snapshot.runtime();
-    let owners = owners(&last.snapshot);
-    let (kind, what) = match (trend.series, runtime_of) {
-        (Series::Live, _) => (VerdictKind::LiveHeapGrows, "The live heap".to_owned()),
-        (Series::Held, _) => {
-            (VerdictKind::Retention, "The freed memory that the allocator holds".to_owned())
+        let each = self.seconds / (self.points.len().max(2) - 1) as f64;
+        let enough = (each * slope::WINDOWS as f64).max(2.0 * self.seconds);
+        let time = time(self.seconds);
+        self.too_short(
+            &format!("{looks} at {} in {time} are too few for a slope", self.who),
+            enough,
+        )
+    }
+
+    /// No part grows beyond doubt, by an amount that matters, and to the end.
+    fn not_growing(&self, total: &Trend, slope: Slope) -> Verdict {
+        let (who, seconds) = (&self.who, self.seconds);
+        let (during, rate_of) = (time(seconds), rate(slope));
+        if total.grows {
+            let why =
+                format!("{who} grows by {rate_of} in {during}, but no single part grows enough");
+            return self.too_short(&why, 2.0 * seconds);
         }
-        (Series::Shared, _) => (VerdictKind::NotHeap, "Shared memory".to_owned()),
-        // A new arena is mapped only when the objects alive need more than there are.
-        (_, Some(Runtime::Cpython)) if owners.len() == 1 => {
-            (VerdictKind::LiveHeapGrows, "The memory of CPython's objects".to_owned())
+        if let Some(verdict) = self.rises_slowly(total) {
+            return verdict;
         }
-        _ if !owners.is_empty() => (
-            VerdictKind::NotEnoughEvidence,
-            format!("{}, whose live part is not known,", capital(&owners.join(" or "))),
-        ),
-        _ => (
-            VerdictKind::NotEnoughEvidence,
-            "Anonymous memory, whose live part is not known,".to_owned(),
-        ),
-    };
-    let main = match trend.series {
-        Series::Live => Some(Cause::Live),
-        Series::Held => last.verdict.main,
-        Series::Shared => Some(Cause::SharedMemory),
-        Series::Other | Series::Total => Some(Cause::Anonymous),
-    };
-    Verdict {
-        kind,
-        main,
-        sentence: format!(
-            "{what} of {who} grows: {} MB in {}, {}{}.",
-            growth_mb(trend),
-            time(seconds),
-            trend.slope.map_or_else(String::new, rate),
-            company.map_or("", with)
-        ),
-        next: Some(match trend.series {
-            // Held memory has no stack that allocates it.
-            Series::Held => next::give_back(main, &last.snapshot),
-            Series::Shared => next::shared(&last.snapshot),
-            _ => find_the_stack(last, runtime_of),
-        }),
+        if total.settled {
+            let (third, mb) = (time(seconds / 3.0), growth_mb(total));
+            return self.flat(&format!("Flat for the last {third}, after {who} rose from {mb} MB"));
+        }
+        if let Some((_, slope)) = self.rising(0.0) {
+            return self.flat(&format!("Hardly any growth in {during} ({})", rate(slope)));
+        }
+        // A growth that the looks cannot exclude is no "no".
+        let least = (LEAST_BYTES as f64).max(REASON * total.from as f64);
+        let excludes = |slope: Slope| slope.high * seconds < least;
+        let floors = slope::floors(&values(Series::Total, self.points));
+        let coarse = slope::slope(&slope::coarser(&floors));
+        if !excludes(slope) && !coarse.is_some_and(excludes) {
+            let why = format!("{who} varies too much for a slope after {during} ({rate_of})");
+            return self.too_short(&why, 4.0 * seconds);
+        }
+        let verb = if slope.high < 0.0 { "It shrinks" } else { "No growth" };
+        self.flat(&format!("{verb} in {during} ({rate_of})"))
     }
-}
 
-fn not_enough(why: String) -> Verdict {
-    Verdict {
-        kind: VerdictKind::NotEnoughEvidence,
-        main: None,
-        sentence: format!("Not enough evidence: {why}."),
-        next: None,
-    }
-}
-
-/// Nothing can be concluded yet; `enough` is the time that would do.
-fn too_short(why: String, enough: f64, snapshot: &Snapshot) -> Verdict {
-    let enough = rounded((enough * MARGIN).max(SHORTEST));
-    Verdict {
-        kind: VerdictKind::NotEnoughEvidence,
-        main: None,
-        sentence: format!(
-            "Too short: {why}. Watch it for longer; {} would be enough.",
-            time(enough)
-        ),
-        next: Some(next::watch(snapshot, &argument(enough))),
-    }
-}
-
-/// No part grows beyond doubt, by an amount that matters, and to the end.
-fn not_growing(
-    trends: &[Trend],
-    total: &Trend,
-    slope: Slope,
-    points: &[Point],
-    last: &Diagnosis,
-) -> Verdict {
-    let seconds = points.last().map_or(0.0, |point| point.at_s);
-    let who = super::conclude::who(&last.snapshot);
-    let too_short = |why, enough: f64| too_short(why, enough, &last.snapshot);
-    if total.grows {
-        return too_short(
-            format!(
-                "{who} grows by {} in {}, but no single part grows enough",
-                rate(slope),
-                time(seconds)
-            ),
-            2.0 * seconds,
-        );
-    }
-    // The fastest of the series that rise beyond doubt, and when its rise would matter.
-    let rising = |least: f64| {
-        let rises =
-            |(_, slope): &(&Trend, Slope)| slope.low > 0.0 && slope.bytes_per_s * seconds >= least;
-        let of = trends
-            .iter()
-            .filter(|trend| !trend.settled)
-            .filter_map(|trend| Some((trend, trend.slope?)));
-        of.filter(rises)
+    /// The fastest of the series that rise beyond doubt, by at least so much.
+    fn rising(&self, least: f64) -> Option<(&Trend, Slope)> {
+        let unsettled = self.trends.iter().filter(|trend| !trend.settled);
+        let slopes = unsettled.filter_map(|trend| Some((trend, trend.slope?)));
+        slopes
+            .filter(|(_, it)| it.low > 0.0 && it.bytes_per_s * self.seconds >= least)
             .max_by(|(_, left), (_, right)| left.bytes_per_s.total_cmp(&right.bytes_per_s))
-    };
-    if let Some((trend, slope)) = rising(LEAST_RISE) {
-        let enough = (wanted(trend, total) / slope.bytes_per_s).max(2.0 * seconds);
+    }
+
+    /// A rise that would matter within a day, where there is one.
+    fn rises_slowly(&self, total: &Trend) -> Option<Verdict> {
+        let (trend, slope) = self.rising(LEAST_RISE)?;
+        let enough = (wanted(trend, total) / slope.bytes_per_s).max(2.0 * self.seconds);
         let what = match trend.series {
-            Series::Total => who.clone(),
-            series => format!("{} of {who}", noun(series)),
+            Series::Total => self.who.clone(),
+            series => format!("{} of {}", noun(series), self.who),
         };
-        if enough <= LONGEST {
-            return too_short(
-                format!(
-                    "{what} grew from {} MB in {} ({})",
-                    growth_mb(trend),
-                    time(seconds),
-                    rate(slope)
-                ),
-                enough,
-            );
+        let (mb, during) = (growth_mb(trend), time(self.seconds));
+        let why = format!("{what} grew from {mb} MB in {during} ({})", rate(slope));
+        (enough <= LONGEST).then(|| self.too_short(&why, enough))
+    }
+
+    /// Nothing grows: the last look says the rest.
+    fn flat(&self, how: &str) -> Verdict {
+        let last = &self.last.verdict;
+        let rest = last.sentence.replace(". To see whether they grow, look again later", "");
+        let is_open = matches!(last.kind, VerdictKind::InUse | VerdictKind::NotEnoughEvidence);
+        Verdict {
+            sentence: format!("{how}. {rest}"),
+            next: last.next.clone().filter(|_| !is_open),
+            ..last.clone()
         }
     }
-    if total.settled {
-        return flat(
-            format!(
-                "Flat for the last {}, after {who} rose from {} MB",
-                time(seconds / 3.0),
-                growth_mb(total)
-            ),
-            last,
-        );
-    }
-    if let Some((_, slope)) = rising(0.0) {
-        let how = format!("Hardly any growth in {} ({})", time(seconds), rate(slope));
-        return flat(how, last);
-    }
-    // A growth that the looks cannot exclude is no "no".
-    let excludes =
-        |slope: Slope| slope.high * seconds < (LEAST_BYTES as f64).max(REASON * total.from as f64);
-    let floors = slope::floors(&values(Series::Total, points));
-    let coarse = slope::slope(&slope::coarser(&floors));
-    if !excludes(slope) && !coarse.is_some_and(excludes) {
-        return too_short(
-            format!("{who} varies too much for a slope after {} ({})", time(seconds), rate(slope)),
-            4.0 * seconds,
-        );
-    }
-    let verb = if slope.high < 0.0 { "It shrinks" } else { "No growth" };
-    flat(format!("{verb} in {} ({})", time(seconds), rate(slope)), last)
 }
 
 /// How much a series has to rise from its first floor on until that is a verdict.
@@ -328,21 +324,6 @@ fn wanted(trend: &Trend, total: &Trend) -> f64 {
     match trend.series {
         Series::Held => (LEAST_BYTES as f64).max(REASON * total.to as f64) - from,
         _ => least_growth(from),
-    }
-}
-
-/// Nothing grows: the last look says the rest.
-fn flat(how: String, last: &Diagnosis) -> Verdict {
-    Verdict {
-        sentence: format!(
-            "{how}. {}",
-            last.verdict.sentence.replace(". To see whether they grow, look again later", "")
-        ),
-        next: match last.verdict.kind {
-            VerdictKind::InUse | VerdictKind::NotEnoughEvidence => None,
-            _ => last.verdict.next.clone(),
-        },
-        ..last.verdict.clone()
     }
 }
 
@@ -402,9 +383,9 @@ fn with(company: Company) -> &'static str {
 }
 
 /// The command that finds who allocates.
-pub fn find_the_stack(last: &Diagnosis, runtime: Option<Runtime>) -> String {
-    let pid = last.snapshot.processes.first().map_or(0, |process| process.pid);
-    match runtime {
+pub(super) fn find_the_stack(snapshot: &Snapshot) -> String {
+    let pid = next::first_pid(snapshot);
+    match snapshot.runtime() {
         Some(Runtime::Cpython) => format!("memray attach {pid}"),
         Some(Runtime::V8) => {
             format!("kill -USR1 {pid}   # then chrome://inspect, Memory, two heap snapshots")

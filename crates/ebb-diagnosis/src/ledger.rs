@@ -1,4 +1,4 @@
-//! The ledger: where the target's memory is, summed over its processes.
+//! The ledger: where the target's memory is, summed over its processes; and the bridge from there to the cgroup.
 //!
 //! The total is PSS, so a page that workers share counts once. A heap's reader counts resident pages
 //! whole; its figures are scaled by the share that PSS gives the process of them. What is left over
@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::diagnosis::{Cause, Ledger, Line};
-use ebb_process::snapshot::{Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot};
+use crate::facts::diagnosis::{Bridge, Cause, Ledger, Line};
+use ebb_process::snapshot::{
+    Cgroup, Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot, TargetKind,
+};
 
-/// The order of the lines.
-const ORDER: &[Cause] = &[
+/// What a heap consists of, with what it holds of freed memory.
+pub(super) const OF_HEAP: [Cause; 8] = [
     Cause::Live,
     Cause::Trimmable,
     Cause::Tops,
@@ -19,29 +21,31 @@ const ORDER: &[Cause] = &[
     Cause::Kept,
     Cause::Lazy,
     Cause::Locked,
-    Cause::Metadata,
-    Cause::Objects,
-    Cause::FreeObjects,
-    Cause::UnreadHeap,
-    Cause::Anonymous,
-    Cause::Stacks,
-    Cause::Data,
-    Cause::MappedFiles,
-    Cause::SharedMemory,
-    Cause::Special,
 ];
 
-/// What was freed and is held.
-const HELD: [Cause; 8] = [
-    Cause::Trimmable,
-    Cause::Tops,
-    Cause::Pinned,
-    Cause::Cached,
-    Cause::Kept,
-    Cause::Lazy,
-    Cause::Locked,
-    Cause::FreeObjects,
-];
+impl Cause {
+    /// Whether it was freed and is held.
+    pub(super) fn is_held(self) -> bool {
+        self == Cause::FreeObjects || OF_HEAP[1..].contains(&self)
+    }
+
+    /// The bytes of a heap that are of this cause, before they are scaled.
+    pub(super) fn of_heap(self, heap: &Heap) -> u64 {
+        match self {
+            Cause::Live => heap.live,
+            Cause::Trimmable => heap.trimmable,
+            Cause::Tops => heap.tops,
+            Cause::Pinned => heap.pinned,
+            Cause::Cached => heap.cached,
+            Cause::Kept => heap.kept,
+            Cause::Lazy => heap.lazy,
+            Cause::Locked => heap.locked,
+            Cause::Metadata => heap.metadata,
+            Cause::UnreadHeap => heap.unread,
+            _ => 0,
+        }
+    }
+}
 
 /// Builds the ledger of a snapshot.
 pub fn of(snapshot: &Snapshot) -> Ledger {
@@ -61,13 +65,10 @@ pub fn of(snapshot: &Snapshot) -> Ledger {
             *sums.entry(cause).or_default() += bytes;
         }
     }
-    let lines: Vec<Line> = ORDER
-        .iter()
-        .filter_map(|&cause| {
-            let bytes = sums.get(&cause).copied().filter(|&bytes| bytes > 0)?;
-            Some(Line { cause, bytes, note: note(cause, snapshot) })
-        })
-        .collect();
+    // In the order of the causes.
+    let lines = sums.into_iter().filter(|(_, bytes)| *bytes > 0);
+    let lines: Vec<Line> =
+        lines.map(|(cause, bytes)| Line { cause, bytes, note: note(cause, snapshot) }).collect();
     let explained: u64 = lines.iter().map(|line| line.bytes).sum();
     Ledger { total, proportional, remainder: total as i64 - explained as i64, lines }
 }
@@ -80,7 +81,8 @@ impl Ledger {
 
     /// What the allocator holds of memory that was freed.
     pub fn held(&self) -> u64 {
-        HELD.iter().map(|&cause| self.bytes(cause)).sum()
+        let held = self.lines.iter().filter(|line| line.cause.is_held());
+        held.map(|line| line.bytes).sum()
     }
 }
 
@@ -120,15 +122,9 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
         (Cause::Special, Kind::Special),
     ];
     lines.extend(rest.map(|(cause, kind)| (cause, usage(kind).pss)));
-    let total = process
-        .memory
-        .iter()
-        .flat_map(|memory| memory.iter())
-        // RSS does not count these either, and a ledger that does would not meet it.
-        .filter(|(kind, _)| **kind != Kind::Hugetlb)
-        .map(|(_, usage)| usage.pss)
-        .sum();
-    (total, lines)
+    // RSS does not count these either, and a ledger that does would not meet it.
+    let counted = process.memory.iter().flatten().filter(|(kind, _)| **kind != Kind::Hugetlb);
+    (counted.map(|(_, usage)| usage.pss).sum(), lines)
 }
 
 /// The most that allocators may have of the memory that no reader found.
@@ -142,113 +138,79 @@ fn unread_beside(process: &Process) -> u64 {
 
 /// A reader's resident bytes as their share by PSS.
 fn scaled(bytes: u64, pss: u64, rss: u64) -> u64 {
-    match rss {
-        0 => bytes,
-        _ => {
-            let share = u128::from(bytes) * u128::from(pss) / u128::from(rss);
-            u64::try_from(share).unwrap_or(u64::MAX)
-        }
-    }
+    let share = (u128::from(bytes) * u128::from(pss)).checked_div(u128::from(rss));
+    share.map_or(bytes, |share| u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 fn of_objects(objects: &Objects, pss: u64, rss: u64) -> Lines {
     let free = objects.resident.saturating_sub(objects.live);
-    vec![
-        (Cause::Objects, scaled(objects.live, pss, rss)),
-        (Cause::FreeObjects, scaled(free, pss, rss)),
-    ]
+    [(Cause::Objects, objects.live), (Cause::FreeObjects, free)]
+        .map(|(cause, bytes)| (cause, scaled(bytes, pss, rss)))
+        .to_vec()
 }
 
 fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
-    [
-        (Cause::Live, heap.live),
-        (Cause::Trimmable, heap.trimmable),
-        (Cause::Tops, heap.tops),
-        (Cause::Pinned, heap.pinned),
-        (Cause::Cached, heap.cached),
-        (Cause::Kept, heap.kept),
-        (Cause::Lazy, heap.lazy),
-        (Cause::Locked, heap.locked),
-        (Cause::Metadata, heap.metadata),
-        (Cause::UnreadHeap, heap.unread),
-    ]
-    .map(|(cause, bytes)| (cause, scaled(bytes, pss, rss)))
-    .to_vec()
+    let causes = OF_HEAP.into_iter().chain([Cause::Metadata, Cause::UnreadHeap]);
+    causes.map(|cause| (cause, scaled(cause.of_heap(heap), pss, rss))).collect()
 }
 
 /// From the figures that are open to all.
 fn without_mappings(process: &Process) -> (u64, Lines) {
     let status = &process.status;
-    let of = |figure: Option<u64>| figure.unwrap_or(0);
-    let anonymous = match process.runtime {
-        None => Cause::UnreadHeap,
-        Some(_) => Cause::Anonymous,
-    };
-    (
-        of(status.rss),
-        vec![
-            (anonymous, of(status.anon)),
-            (Cause::MappedFiles, of(status.file)),
-            (Cause::SharedMemory, of(status.shared)),
-        ],
-    )
+    let anonymous = if process.runtime.is_none() { Cause::UnreadHeap } else { Cause::Anonymous };
+    let lines = [
+        (anonymous, status.anon),
+        (Cause::MappedFiles, status.file),
+        (Cause::SharedMemory, status.shared),
+    ];
+    let lines = lines.map(|(cause, bytes)| (cause, bytes.unwrap_or(0))).to_vec();
+    (status.rss.unwrap_or(0), lines)
 }
 
 fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
-    let processes = &snapshot.processes;
+    let processes = || snapshot.processes.iter();
     match cause {
         Cause::Stacks => {
-            let stacks: u64 = processes
-                .iter()
-                .filter_map(|process| process.usage(Kind::Stack))
-                .map(|usage| usage.mappings)
-                .sum();
-            Some(match stacks {
-                1 => "1 stack".to_owned(),
-                _ => format!("{stacks} stacks"),
+            let stacks = processes().filter_map(|process| process.usage(Kind::Stack));
+            Some(match stacks.map(|usage| usage.mappings).sum() {
+                1_u64 => "1 stack".to_owned(),
+                stacks => format!("{stacks} stacks"),
             })
         }
         Cause::Anonymous => {
-            let owners = owners(snapshot);
-            (!owners.is_empty())
-                .then(|| format!("{} and what the program maps itself", owners.join(", ")))
+            let owners = owners(snapshot).join(", ");
+            (!owners.is_empty()).then(|| format!("{owners} and what the program maps itself"))
         }
         Cause::UnreadHeap => {
-            let unread = names(
-                processes
-                    .iter()
-                    .filter(|process| process.heap.is_none())
-                    .filter_map(|process| process.allocator.name.clone()),
-            );
-            let hidden =
-                names(processes.iter().flat_map(|process| &process.hidden).map(hidden_name));
-            let is_missing =
-                |process: &Process| process.heap.as_ref().is_some_and(|heap| heap.missing > 0);
-            match (unread.is_empty(), hidden.is_empty()) {
-                (false, _) => Some(format!("{unread}: not known whether live or free")),
-                (true, false) => Some(format!("{hidden}, or what the program maps itself")),
-                (true, true) => processes
-                    .iter()
-                    .any(is_missing)
-                    .then(|| "counted by malloc, but not found".to_owned()),
+            let unread = processes().filter(|process| process.heap.is_none());
+            let unread = names(unread.filter_map(|process| process.allocator.name.clone()));
+            let hidden = names(processes().flat_map(|process| &process.hidden).map(hidden_name));
+            if let Some(unread) = unread {
+                Some(format!("{unread}: not known whether live or free"))
+            } else if let Some(hidden) = hidden {
+                Some(format!("{hidden}, or what the program maps itself"))
+            } else {
+                let is_missing = heaps(snapshot).any(|heap| heap.missing > 0);
+                is_missing.then(|| "counted by malloc, but not found".to_owned())
             }
         }
-        Cause::Live => {
-            let readers = names(
-                processes
-                    .iter()
-                    .filter_map(|process| process.heap.as_ref())
-                    .map(|heap| heap.reader.clone()),
-            );
-            (!readers.is_empty()).then_some(readers)
-        }
+        Cause::Live => names(heaps(snapshot).map(|heap| heap.reader.clone())),
         Cause::Objects => {
-            let readers = processes.iter().filter_map(|process| process.objects.as_ref());
-            let readers = names(readers.map(|objects| objects.reader.clone()));
-            (!readers.is_empty()).then_some(readers)
+            let objects = processes().filter_map(|process| process.objects.as_ref());
+            names(objects.map(|objects| objects.reader.clone()))
         }
         _ => None,
     }
+}
+
+/// The heaps that were read.
+pub(super) fn heaps(snapshot: &Snapshot) -> impl Iterator<Item = &Heap> {
+    snapshot.processes.iter().filter_map(|process| process.heap.as_ref())
+}
+
+/// Whether the heaps of all processes were read.
+pub(super) fn has_all_heaps(snapshot: &Snapshot) -> bool {
+    snapshot.processes.iter().all(|process| process.heap.is_some())
 }
 
 /// What an allocator out of sight is called.
@@ -262,18 +224,11 @@ pub(super) fn hidden_name(hidden: &Hidden) -> String {
 
 /// Who may have memory besides `malloc`: pools of libraries and runtimes' own heaps, each once.
 pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
-    let pools = snapshot
-        .processes
-        .iter()
-        .filter(|process| !process.pool_is_read())
-        .filter_map(|process| process.pool)
-        .map(|pool| pool.to_string());
-    let runtimes = snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.runtime)
-        .map(|runtime| own_heap(runtime).to_owned());
-    let owners: BTreeSet<String> = pools.chain(runtimes).collect();
+    let unread = snapshot.processes.iter().filter(|process| !process.pool_is_read());
+    let pools = unread.filter_map(|process| process.pool).map(|pool| pool.to_string());
+    let runtimes = snapshot.processes.iter().filter_map(|process| process.runtime);
+    let owners: BTreeSet<String> =
+        pools.chain(runtimes.map(|it| own_heap(it).to_owned())).collect();
     owners.into_iter().collect()
 }
 
@@ -288,10 +243,54 @@ fn own_heap(runtime: Runtime) -> &'static str {
     }
 }
 
-/// Each name once, in order.
-fn names(all: impl Iterator<Item = String>) -> String {
-    let mut names: Vec<String> = all.collect();
-    names.sort();
-    names.dedup();
-    names.join(", ")
+/// Each name once, in order; nothing without one.
+fn names(all: impl Iterator<Item = String>) -> Option<String> {
+    let names: BTreeSet<String> = all.collect();
+    let names: Vec<String> = names.into_iter().collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// From the processes to the cgroup; absent where a figure is.
+pub fn bridge(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
+    let cgroup = snapshot.cgroup.as_ref()?;
+    let target = snapshot.processes.iter().filter(|process| cgroup.pids.contains(&process.pid));
+    let target_anon = target.map(anonymous).sum::<Option<u64>>()?;
+    let (others_anon, cgroup_anon) = (cgroup.others_anon?, cgroup.parts.anon?);
+    Some(Bridge {
+        target_anon,
+        others_anon,
+        cgroup_anon,
+        remainder: cgroup_anon as i64 - target_anon as i64 - others_anon as i64,
+        working_set: working_set(cgroup),
+        // Free pages, and what caches hold of them; pinned bytes are nobody's to return.
+        returnable: has_all_heaps(snapshot).then(|| {
+            let causes = [Cause::Trimmable, Cause::Tops, Cause::Cached, Cause::Kept, Cause::Lazy];
+            causes.map(|cause| ledger.bytes(cause)).iter().sum()
+        }),
+    })
+}
+
+/// Anonymous memory by shares where that is known, so that forked workers' pages count once.
+fn anonymous(process: &Process) -> Option<u64> {
+    let Some(memory) = &process.memory else {
+        return process.status.anon;
+    };
+    // A kind's anonymous pages are shared as its pages are.
+    let resident = memory.values().filter(|usage| usage.rss > 0);
+    Some(resident.map(|usage| scaled(usage.anon, usage.pss, usage.rss)).sum())
+}
+
+/// What Kubernetes and the autoscalers on top of it compare with the limit.
+fn working_set(cgroup: &Cgroup) -> Option<u64> {
+    Some(cgroup.usage?.saturating_sub(cgroup.parts.inactive_file?))
+}
+
+/// Whether the target is all that lives in the cgroup, so that what is charged to it is the target's.
+pub fn owns_cgroup(snapshot: &Snapshot) -> bool {
+    let Some(cgroup) = &snapshot.cgroup else {
+        return false;
+    };
+    let is_ours = |pid: &i32| snapshot.processes.iter().any(|process| process.pid == *pid);
+    let is_asked = snapshot.target.kind == TargetKind::Cgroup;
+    cgroup.path != "/" && (is_asked || (!cgroup.pids.is_empty() && cgroup.pids.iter().all(is_ours)))
 }

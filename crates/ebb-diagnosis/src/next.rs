@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::settings;
+use ebb_allocators::Allocator;
+
 use crate::facts::diagnosis::{Cause, VerdictKind};
 use ebb_process::snapshot::{Runtime, Snapshot, TargetKind};
 
@@ -43,7 +45,11 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
 pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
     let is_running = snapshot.target.kind != TargetKind::Command;
     if main == Some(Cause::Locked) {
-        return locked(snapshot);
+        return format!(
+            "grep VmLck /proc/{}/status: how much is locked; free pages can be returned after munlock or munlockall, \
+             or without mlockall(MCL_FUTURE)",
+            first_pid(snapshot)
+        );
     }
     if let Some(cause) = main.filter(|&cause| settings::is_of_pool(cause, snapshot)) {
         // No preloaded allocator replaces the pool, so that a trial shows nothing.
@@ -73,20 +79,11 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
         Some(Cause::FreeObjects) => {
             "whether ebbmalloc returns the memory of CPython's objects, and at what cost".to_owned()
         }
-        Some(cause) => settings::remedy(cause, snapshot)
+        _ => main
+            .and_then(|cause| settings::remedy(cause, snapshot))
             .unwrap_or_else(|| "which allocator returns it under your load".to_owned()),
-        None => "which allocator returns it under your load".to_owned(),
     };
     format!("ebb compare WORKLOAD {variants}: {why} (docs/workload.md)")
-}
-
-/// How free pages that are locked come back: no allocator returns them before.
-fn locked(snapshot: &Snapshot) -> String {
-    let pid = snapshot.processes.first().map_or(0, |first| first.pid);
-    format!(
-        "grep VmLck /proc/{pid}/status: how much is locked; free pages can be returned after munlock or munlockall, \
-         or without mlockall(MCL_FUTURE)"
-    )
 }
 
 /// A look over so long.
@@ -99,8 +96,11 @@ pub(super) fn watch(snapshot: &Snapshot, time: &str) -> String {
 
 /// Which shared memory a process has.
 pub(super) fn shared(snapshot: &Snapshot) -> String {
-    let pid = snapshot.processes.first().map_or(0, |first| first.pid);
-    format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{pid}/maps")
+    format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{}/maps", first_pid(snapshot))
+}
+
+pub(super) fn first_pid(snapshot: &Snapshot) -> i32 {
+    snapshot.processes.first().map_or(0, |first| first.pid)
 }
 
 /// The target as a word for a shell.
@@ -121,26 +121,27 @@ fn gates(snapshot: &Snapshot) -> Option<String> {
             None => gates.push((remedy, missing.pid.into_iter().collect())),
         }
     }
-    let of = |pids: &BTreeSet<i32>| {
-        let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-        match pids.is_empty() {
-            true => String::new(),
-            false => format!("{}: ", pids.join(", ")),
-        }
-    };
-    match gates.as_slice() {
-        [] => None,
-        [(remedy, _)] => Some((*remedy).to_owned()),
-        several => {
-            let each = several.iter().map(|(remedy, pids)| of(pids) + remedy);
-            Some(each.collect::<Vec<_>>().join(" "))
-        }
+    if let [(remedy, _)] = gates.as_slice() {
+        return Some((*remedy).to_owned());
     }
+    let each = gates.iter().map(|(remedy, pids)| {
+        let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+        if pids.is_empty() {
+            (*remedy).to_owned()
+        } else {
+            format!("{}: {remedy}", pids.join(", "))
+        }
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| each.join(" "))
 }
 
 /// Whether a process of it is on glibc's malloc.
 fn is_glibc(snapshot: &Snapshot) -> bool {
-    snapshot.processes.iter().any(|process| process.allocator.name.as_deref() == Some("glibc"))
+    snapshot
+        .processes
+        .iter()
+        .any(|process| process.allocator.name.as_deref() == Some(Allocator::Glibc.name()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! One function an allocator; each says nothing where no setting of its own helps. Used by `findings`, which has
 //! a sentence for every cause without it.
 
+use ebb_allocators::Allocator;
+
+use super::ledger::heaps;
 use crate::facts::diagnosis::Cause;
 use ebb_process::snapshot::{Heap, Pool, Process, Snapshot};
 
@@ -16,25 +19,25 @@ pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     if let Some(pool) = pool(cause, part) {
         return Some(pool.remedy().to_owned());
     }
-    match name(part) {
-        "jemalloc" => jemalloc(cause, worst),
-        "mimalloc" => mimalloc(cause, worst),
-        "tcmalloc" => tcmalloc(cause, worst),
-        "musl" => musl(cause),
-        _ => None,
+    match allocator(part)? {
+        Allocator::Jemalloc => jemalloc(cause, worst),
+        Allocator::Mimalloc => mimalloc(cause, worst),
+        Allocator::Tcmalloc => tcmalloc(cause, worst),
+        Allocator::Musl => musl(cause),
+        Allocator::Ebbmalloc | Allocator::Glibc => None,
     }
 }
 
 /// The allocator in question among those that were read together. glibc keeps no free pages in this sense.
 fn part(cause: Cause, reader: &str) -> &str {
-    let is_possible =
-        |part: &str| !matches!(cause, Cause::Kept | Cause::Lazy) || name(part) != "glibc";
+    let is_glibc = |part: &str| allocator(part) == Some(Allocator::Glibc);
+    let has_free_pages = matches!(cause, Cause::Kept | Cause::Lazy);
     let mut parts = reader.split(" and ");
-    parts.find(|part| is_possible(part)).unwrap_or_default()
+    parts.find(|part| !has_free_pages || !is_glibc(part)).unwrap_or_default()
 }
 
-fn name(part: &str) -> &str {
-    part.split([' ', ',']).next().unwrap_or_default()
+fn allocator(part: &str) -> Option<Allocator> {
+    Allocator::from_name(part.split([' ', ',']).next().unwrap_or_default())
 }
 
 /// The library's pool that the allocator in question is, where calls of that library return its free pages.
@@ -50,21 +53,8 @@ pub fn is_of_pool(cause: Cause, snapshot: &Snapshot) -> bool {
 
 /// The heap that has the most of `cause`.
 fn worst(cause: Cause, snapshot: &Snapshot) -> Option<&Heap> {
-    let heaps = snapshot.processes.iter();
-    heaps
-        .filter_map(|process| process.heap.as_ref())
-        .max_by_key(|heap| bytes(cause, heap))
-        .filter(|heap| bytes(cause, heap) > 0)
-}
-
-fn bytes(cause: Cause, heap: &Heap) -> u64 {
-    match cause {
-        Cause::Pinned => heap.pinned,
-        Cause::Cached => heap.cached,
-        Cause::Kept => heap.kept,
-        Cause::Lazy => heap.lazy,
-        _ => 0,
-    }
+    let worst = heaps(snapshot).max_by_key(|heap| cause.of_heap(heap));
+    worst.filter(|heap| cause.of_heap(heap) > 0)
 }
 
 /// Where CPython has arenas although it runs on ebbmalloc, which would serve its objects.
@@ -72,7 +62,7 @@ fn cpython_on_ebbmalloc(snapshot: &Snapshot) -> Option<String> {
     let free = |process: &Process| process.objects.as_ref().map_or(0, |it| it.resident - it.live);
     let worst = snapshot.processes.iter().max_by_key(|it| free(it))?;
     let heap = worst.heap.as_ref()?;
-    heap.reader.starts_with("ebbmalloc").then(|| {
+    heap.reader.starts_with(Allocator::Ebbmalloc.name()).then(|| {
         "start the program without python:off in EBB_CONF, PYTHONMALLOC and -X dev: ebbmalloc then allocates \
          CPython's objects itself"
             .to_owned()
@@ -127,55 +117,50 @@ fn jemalloc(cause: Cause, heap: &Heap) -> Option<String> {
 
 fn mimalloc(cause: Cause, heap: &Heap) -> Option<String> {
     let setting = |name: &str| heap.settings.get(name).map(String::as_str);
-    match cause {
-        // 2.0 has no purge_delay, and its mi_collect(true) returns next to nothing of what threads hold.
-        Cause::Kept => Some(match (setting("purge_delay"), setting("decommit_delay")) {
-            (Some("-1"), _) => "purge_delay is -1, so free pages are never returned: MIMALLOC_PURGE_DELAY=0",
-            (None, Some(_)) => {
-                "mimalloc 2.0 returns pages only while their thread allocates or frees: MIMALLOC_DECOMMIT_DELAY=0 returns \
-                 them with the free; mi_collect(true) does not help"
-            }
-            _ => {
-                "mimalloc purges in threads that allocate or free, so idle threads keep their pages: \
-                 mi_collect(true) in each thread returns them, MIMALLOC_PURGE_DELAY=0 returns them with the free"
-            }
+    // 2.0 has no purge_delay, and its mi_collect(true) returns next to nothing of what threads hold.
+    let text = match (cause, setting("purge_delay"), setting("decommit_delay")) {
+        (Cause::Kept, Some("-1"), _) => {
+            "purge_delay is -1, so free pages are never returned: MIMALLOC_PURGE_DELAY=0"
         }
-        .to_owned()),
-        _ => None,
-    }
-}
-
-fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
-    let rate = heap.settings.get("tcmalloc_release_rate");
-    match cause {
-        Cause::Kept => Some(match rate.map(String::as_str) {
-            Some("0") => {
-                "tcmalloc_release_rate is 0, so free spans are never returned: TCMALLOC_AGGRESSIVE_DECOMMIT=t, or \
-                 MallocExtension::ReleaseFreeMemory() in the program"
-                    .to_owned()
-            }
-            _ => "few free spans are returned, and only while the program frees: TCMALLOC_AGGRESSIVE_DECOMMIT=t returns each, \
-                  MallocExtension::ReleaseFreeMemory() in the program returns all"
-                .to_owned(),
-        }),
-        Cause::Cached => Some(
-            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576 limits the caches of all threads together, except 512 KiB \
-             each; with TCMALLOC_AGGRESSIVE_DECOMMIT=t the spans that leave them are returned"
-                .to_owned(),
-        ),
-        _ => None,
-    }
-}
-
-fn musl(cause: Cause) -> Option<String> {
-    let text = match cause {
-        Cause::Pinned => {
-            "musl returns a group of slots when the last one is freed, and has no settings: ebb compare shows whether \
-             another allocator packs closer"
+        (Cause::Kept, None, Some(_)) => {
+            "mimalloc 2.0 returns pages only while their thread allocates or frees: MIMALLOC_DECOMMIT_DELAY=0 returns \
+             them with the free; mi_collect(true) does not help"
+        }
+        (Cause::Kept, ..) => {
+            "mimalloc purges in threads that allocate or free, so idle threads keep their pages: \
+             mi_collect(true) in each thread returns them, MIMALLOC_PURGE_DELAY=0 returns them with the free"
         }
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
+    let rate = heap.settings.get("tcmalloc_release_rate").map(String::as_str);
+    let text = match (cause, rate) {
+        (Cause::Kept, Some("0")) => {
+            "tcmalloc_release_rate is 0, so free spans are never returned: TCMALLOC_AGGRESSIVE_DECOMMIT=t, or \
+             MallocExtension::ReleaseFreeMemory() in the program"
+        }
+        (Cause::Kept, _) => {
+            "few free spans are returned, and only while the program frees: TCMALLOC_AGGRESSIVE_DECOMMIT=t returns each, \
+             MallocExtension::ReleaseFreeMemory() in the program returns all"
+        }
+        (Cause::Cached, _) => {
+            "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=1048576 limits the caches of all threads together, except 512 KiB \
+             each; with TCMALLOC_AGGRESSIVE_DECOMMIT=t the spans that leave them are returned"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn musl(cause: Cause) -> Option<String> {
+    (cause == Cause::Pinned).then(|| {
+        "musl returns a group of slots when the last one is freed, and has no settings: ebb compare shows whether \
+         another allocator packs closer"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

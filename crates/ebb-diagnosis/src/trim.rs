@@ -1,6 +1,8 @@
 //! Whether malloc_trim is to be called in a process, and what it would do: from the facts of one look, before
 //! anything is touched.
 
+use ebb_allocators::Allocator;
+
 use super::findings::megabytes;
 use crate::facts::trim::{Cost, Left, Prediction, Reason};
 use ebb_process::snapshot::{Heap, Missing, Process, Runtime};
@@ -22,13 +24,13 @@ pub fn judge(
     limits: &Limits,
 ) -> (Option<Prediction>, Option<Left>) {
     let name = process.allocator.name.as_deref();
-    let heap = match (name, &process.heap) {
-        (Some("ebbmalloc"), Some(heap)) => return (None, Some(of_ebbmalloc(heap))),
-        (Some("glibc") | None, Some(heap)) => heap,
-        (Some("glibc" | "ebbmalloc") | None, None) => {
+    let heap = match (name.map(Allocator::from_name), &process.heap) {
+        (Some(Some(Allocator::Ebbmalloc)), Some(heap)) => return (None, Some(of_ebbmalloc(heap))),
+        (Some(Some(Allocator::Glibc)) | None, Some(heap)) => heap,
+        (Some(Some(Allocator::Glibc | Allocator::Ebbmalloc)) | None, None) => {
             return (None, Some(unread(process, missing)));
         }
-        (Some(other), _) => return (None, Some(cannot(other))),
+        (Some(known), _) => return (None, Some(cannot(known, name.unwrap_or_default()))),
     };
     let prediction = predict(heap, cost);
     (
@@ -47,31 +49,24 @@ fn predict(heap: &Heap, cost: Option<&Cost>) -> Prediction {
 }
 
 fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<Left> {
-    let of_locked = || {
-        (locked >= limits.least_bytes).then(|| {
-            format!(
-                "{} MB are free but locked in memory (mlock): the program has to unlock them first",
-                megabytes(locked)
-            )
-        })
+    let least = limits.least_bytes;
+    let remedy = if prediction.tops >= least {
+        Some(format!(
+            "malloc_trim does not return {} MB at the ends of secondary arenas: use \
+             MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and restart",
+            megabytes(prediction.tops)
+        ))
+    } else if locked >= least {
+        let locked = megabytes(locked);
+        Some(format!(
+            "{locked} MB are free but locked in memory (mlock): the program has to unlock them first"
+        ))
+    } else {
+        None
     };
-    (prediction.returns < limits.least_bytes).then(|| Left {
-        reason: Reason::BelowThreshold,
-        why: format!(
-            "malloc_trim would return {} MB, less than the {} MB of --min",
-            megabytes(prediction.returns),
-            megabytes(limits.least_bytes)
-        ),
-        remedy: (prediction.tops >= limits.least_bytes)
-            .then(|| {
-                format!(
-                    "malloc_trim does not return {} MB at the ends of secondary arenas: use \
-                 MALLOC_TRIM_THRESHOLD_=131072 or another allocator, and restart",
-                    megabytes(prediction.tops)
-                )
-            })
-            .or_else(of_locked),
-    })
+    let (returns, min) = (megabytes(prediction.returns), megabytes(least));
+    let why = format!("malloc_trim would return {returns} MB, less than the {min} MB of --min");
+    (prediction.returns < least).then_some(Left { reason: Reason::BelowThreshold, why, remedy })
 }
 
 fn too_long(prediction: &Prediction, limits: &Limits) -> Option<Left> {
@@ -130,25 +125,25 @@ fn unread(process: &Process, missing: &[Missing]) -> Left {
     }
 }
 
-fn cannot(allocator: &str) -> Left {
-    let remedy = match allocator {
-        "jemalloc" => {
+fn cannot(known: Option<Allocator>, name: &str) -> Left {
+    let remedy = match known {
+        Some(Allocator::Jemalloc) => {
             "call mallctl(\"arena.4096.purge\") in the program, or start it with \
              MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000"
         }
-        "mimalloc" => {
+        Some(Allocator::Mimalloc) => {
             "call mi_collect(true) in each thread, or start it with MIMALLOC_PURGE_DELAY=0; before 2.1 only a start \
              with MIMALLOC_DECOMMIT_DELAY=0 helps"
         }
-        "tcmalloc" => {
+        Some(Allocator::Tcmalloc) => {
             "call MallocExtension::ReleaseFreeMemory in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=t"
         }
-        "musl" => "musl already returns what it can; restart with another allocator",
+        Some(Allocator::Musl) => "musl already returns what it can; restart with another allocator",
         _ => "use its own control, if it has one, or restart with another allocator",
     };
     Left {
         reason: Reason::CannotTrim,
-        why: format!("it uses {allocator}, which has no malloc_trim"),
+        why: format!("it uses {name}, which has no malloc_trim"),
         remedy: Some(remedy.to_owned()),
     }
 }

@@ -1,12 +1,13 @@
 //! Chooses a thread, tries, and sees it come back.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use ebb_inspect::{Target, Unreadable, permission};
+use nix::errno::Errno;
 
 use crate::attempt::{Attempt, Entered};
 use crate::function::Function;
-use crate::gate;
 use crate::refusal::{Left, NotCalled, Unfit};
 use crate::task::{self, Doing};
 use crate::waits::Wait;
@@ -20,6 +21,11 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 const STEP: Duration = Duration::from_micros(200);
 /// A function that takes longer is left to itself.
 const WATCHED_FOR: Duration = Duration::from_secs(60);
+
+/// seccomp's strict mode, as /proc tells it.
+const STRICT: u32 = 1;
+/// Compares two processes' address spaces.
+const KCMP_VM: i32 = 1;
 
 /// A call that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +46,7 @@ pub struct Called {
 
 /// Calls `function` in `target`, by the first thread that is at a good place within `patience`.
 pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<Called, NotCalled> {
-    gate::check(target)?;
+    check(target)?;
     let until = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
     let mut attempts = 0;
@@ -85,6 +91,47 @@ pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Whether the process is fit for a call from outside, whatever its threads do.
+fn check(target: &Target) -> Result<(), NotCalled> {
+    let process = target.process();
+    let status = process.status().map_err(|_| NotCalled::Gone)?;
+    if status.tracerpid != 0 {
+        return Err(Unfit::Traced(status.tracerpid).into());
+    }
+    match status.state.chars().next() {
+        Some('T' | 't') => return Err(Unfit::Stopped.into()),
+        Some('Z' | 'X') => return Err(NotCalled::Gone),
+        _ => {}
+    }
+    if has_shadow_stack(target.pid()) {
+        return Err(Unfit::ShadowStack.into());
+    }
+    if shares_memory(target.pid(), status.ppid) {
+        return Err(Unfit::Shared(status.ppid).into());
+    }
+    match status.seccomp {
+        Some(STRICT) => Err(Unfit::Strict.into()),
+        // A filter is looked at when the thread stands still that has it.
+        _ => Ok(()),
+    }
+}
+
+/// Control-flow enforcement for user code, a line that kernels without it do not have.
+fn has_shadow_stack(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("x86_Thread_features:"))
+        .is_some_and(|features| features.split_whitespace().any(|name| name == "shstk"))
+}
+
+/// Whether a process and its parent have one address space. A kernel without kcmp does not tell.
+fn shares_memory(pid: i32, parent: i32) -> bool {
+    // SAFETY: the call reads five integers and writes nothing.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) };
+    Errno::result(order) == Ok(0)
 }
 
 /// The threads that may come to a good place, the best first; why others do not goes to `left`.

@@ -5,10 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use ebb_inspect::exact::usize_of;
-use ebb_inspect::glibc::{self, Unsupported};
 use ebb_inspect::image::Image;
 use ebb_inspect::memory::Memory;
-use ebb_inspect::{Mapping, Target, Unreadable};
+use ebb_inspect::{Mapping, Target, Unreadable, Unsupported, glibc};
 use nix::errno::Errno;
 
 /// `mov $15, %rax; syscall`: what glibc's handlers return to.

@@ -2,9 +2,8 @@
 //!
 //! The pieces, each of which uses only those below it:
 //!
-//! - [`mod@call`]: chooses a thread, tries, sees it come back.
+//! - [`mod@call`]: whether the process is fit for it; chooses a thread, tries, sees it come back.
 //! - [`cost`]: what returning pages costs on this machine.
-//! - [`gate`]: what makes a process unfit for it as a whole.
 //! - [`function`]: where malloc_trim is, what it locks, and the code that restores a thread.
 //! - `attempt`: one attempt at one thread.
 //! - `place`: where a stopped thread stands, and what it comes back to.
@@ -57,7 +56,6 @@ pub mod call;
 pub mod cost;
 mod frame;
 pub mod function;
-pub mod gate;
 mod place;
 mod refusal;
 pub mod remote;

@@ -9,11 +9,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ebb_inspect::cpython::{Remote, Unsupported};
-use ebb_inspect::exact::usize_of;
-use ebb_inspect::{Gate, Memory, Target, Unreadable, permission};
-use nix::sys::uio::{RemoteIoVec, process_vm_writev};
+use ebb_inspect::cpython::Remote;
+use ebb_inspect::{Gate, Memory, Target, Unreadable, Unsupported, permission};
 use nix::unistd::Pid;
+
+use crate::tracee;
 
 mod script;
 
@@ -141,10 +141,7 @@ fn is_pending(target: &Target, remote: &Remote) -> Result<bool, Unreadable> {
 
 /// `is_so`, or that the process ended.
 fn alive(target: &Target, is_so: bool) -> Result<bool, NotRun> {
-    match is_so || target.process().is_alive() {
-        true => Ok(is_so),
-        false => Err(NotRun::Gone),
-    }
+    if is_so || target.process().is_alive() { Ok(is_so) } else { Err(NotRun::Gone) }
 }
 
 /// Asks until it is so or `until` has come; whether it is so.
@@ -170,17 +167,6 @@ fn refusal(target: &Target, error: Unreadable) -> NotRun {
 }
 
 fn write(target: &Target, address: u64, bytes: &[u8]) -> Result<(), Unreadable> {
-    let place = RemoteIoVec { base: usize_of(address), len: bytes.len() };
-    let written =
-        process_vm_writev(Pid::from_raw(target.pid()), &[std::io::IoSlice::new(bytes)], &[place])
-            .map_err(|errno| match errno {
-            nix::errno::Errno::ESRCH => Unreadable::Gone,
-            nix::errno::Errno::EPERM => Unreadable::Refused,
-            nix::errno::Errno::EFAULT => Unreadable::Unmapped(address),
-            other => Unreadable::Other(other.desc().to_owned()),
-        })?;
-    match written == bytes.len() {
-        true => Ok(()),
-        false => Err(Unreadable::Unmapped(address)),
-    }
+    tracee::write(Pid::from_raw(target.pid()), address, bytes)
+        .map_err(|errno| Unreadable::from_io_at(&errno.into(), address))
 }

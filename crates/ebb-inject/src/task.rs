@@ -1,9 +1,7 @@
 //! What the kernel says of one thread, without stopping it.
 
-use std::io;
-
+use ebb_inspect::target::reason;
 use ebb_inspect::{Memory as _, Target, Unreadable};
-use procfs::ProcError;
 use procfs::process::{ProcState, Process, Syscall};
 
 use crate::waits::{CALL_BYTES, Call};
@@ -91,25 +89,5 @@ pub fn resumed(target: &Target, call: Call, next: u64) -> Call {
     let mut code = [0; CALL_BYTES];
     let at = next.wrapping_sub(CALL_BYTES as u64);
     let is_read = call.is_resumed() && target.memory().copy(&[(at, CALL_BYTES)], &mut code).is_ok();
-    match is_read {
-        true => call.resumed(&code),
-        false => call,
-    }
-}
-
-fn reason(error: ProcError) -> Unreadable {
-    match error {
-        ProcError::NotFound(_) => Unreadable::Gone,
-        ProcError::PermissionDenied(_) => Unreadable::Refused,
-        ProcError::Io(error, _) => of_io(&error),
-        other => Unreadable::Other(other.to_string()),
-    }
-}
-
-fn of_io(error: &io::Error) -> Unreadable {
-    match error.raw_os_error() {
-        Some(libc::ESRCH | libc::ENOENT) => Unreadable::Gone,
-        Some(libc::EPERM | libc::EACCES) => Unreadable::Refused,
-        _ => Unreadable::Other(error.to_string()),
-    }
+    if is_read { call.resumed(&code) } else { call }
 }

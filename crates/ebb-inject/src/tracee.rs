@@ -77,10 +77,7 @@ impl Tracee {
             if now >= until {
                 return Ok(None);
             }
-            match now - begin < SPIN {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(STEP),
-            }
+            if now - begin < SPIN { std::thread::yield_now() } else { std::thread::sleep(STEP) }
         }
     }
 
@@ -145,11 +142,7 @@ impl Tracee {
 
     /// Writes into its process's memory, where that may be written.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
-        let range = RemoteIoVec { base: usize_of(address), len: bytes.len() };
-        match process_vm_writev(self.tid, &[IoSlice::new(bytes)], &[range])? {
-            written if written == bytes.len() => Ok(()),
-            _ => Err(Errno::EFAULT),
-        }
+        write(self.tid, address, bytes)
     }
 
     /// Its state as waitpid tells it, without waiting.
@@ -185,6 +178,13 @@ impl Tracee {
         let done = unsafe { libc::ptrace(request, self.tid.as_raw(), address, data) };
         Errno::result(done).map(drop)
     }
+}
+
+/// Writes into the memory of process `pid`, where that may be written.
+pub fn write(pid: Pid, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let range = RemoteIoVec { base: usize_of(address), len: bytes.len() };
+    let written = process_vm_writev(pid, &[IoSlice::new(bytes)], &[range])?;
+    if written == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// A signal's number, as ptrace takes it; 0 for none.

@@ -72,9 +72,10 @@ impl Call {
         let is_poll = i64::from(i32::from_le_bytes(number)) == libc::SYS_poll;
         let is_call = load == LOAD_NUMBER && code[CALL_BYTES - 2..] == SYSTEM_CALL;
         let poll = Self { number: libc::SYS_poll, ..self };
-        match self.is_resumed() && is_call && is_poll && poll.wait() == Wait::Endless {
-            true => poll,
-            false => self,
+        if self.is_resumed() && is_call && is_poll && poll.wait() == Wait::Endless {
+            poll
+        } else {
+            self
         }
     }
 

@@ -5,41 +5,36 @@
 //! 3.8 to 3.14; anything else is [`Unsupported`], never a guess. The process goes on meanwhile: a list that
 //! changes while it is followed is left there, and the result says that it is not complete.
 //!
-//! What the kernel's heap and these arenas have in common: glibc's ledger counts an arena as one block mapped
+//! What the kernel's heap and these arenas have in common: glibc's breakdown counts an arena as one block mapped
 //! by itself; what is free inside is seen here only.
 
+use crate::heap::Unsupported;
 use crate::memory::Reader;
-use crate::memory::process::ProcessMemory;
 use crate::target::Target;
 
-pub mod arenas;
+mod arenas;
 mod arrays;
-pub mod buffers;
-pub mod collector;
-mod interpreters;
+mod buffers;
+mod collector;
 mod layout;
 mod locate;
-pub mod remote;
+mod remote;
 #[cfg(test)]
 mod tests;
-mod unsupported;
 
 pub use arenas::Arenas;
-pub use buffers::Owned;
-pub use collector::{Collector, Generation, Type};
-pub use interpreters::Interpreter;
+pub use collector::{Collector, Interpreter, OfType};
 pub use locate::file;
 pub use remote::Remote;
-pub use unsupported::Unsupported;
 
-use interpreters::{interpreters, states};
+use collector::{interpreters, states};
 use layout::Layout;
 
 /// From this version on an interpreter with a lock of its own has arenas of its own.
 const OWN_ARENAS: (u8, u8) = (3, 12);
 
 /// What one process with CPython in it holds.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Python {
     /// Major and minor version.
     pub version: (u8, u8),
@@ -49,7 +44,7 @@ pub struct Python {
     /// (`PYTHONMALLOC=malloc`) or its state was not found.
     pub arenas: Option<Arenas>,
     /// What the blocks that were asked about are to Python, by type, the most bytes first.
-    pub buffers: Vec<Owned>,
+    pub buffers: Vec<OfType>,
 }
 
 impl Python {
@@ -77,7 +72,7 @@ impl Python {
 struct Found<'a> {
     place: locate::Place,
     layout: Layout,
-    reader: Reader<&'a ProcessMemory>,
+    reader: Reader<'a>,
 }
 
 impl<'a> Found<'a> {

@@ -15,10 +15,10 @@ mod tests;
 
 use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
-use crate::line::Line;
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::heap::{Classes, Heap, Unsupported};
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -35,13 +35,13 @@ const LOOK_AHEAD: u64 = 64 << 20;
 const PIECE_BYTES: u64 = 1 << 40;
 
 /// What the ebbmalloc of `target` holds whose layout is `place`.
-pub fn read(target: &Target, place: &Place) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, place: &Place) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     of_place(space, place)
 }
 
-fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, Unsupported> {
+fn of_place(space: Space<'_>, place: &Place) -> Result<Heap, Unsupported> {
     let offsets = &place.offsets;
     if !is_sane(offsets) {
         return Err(Unsupported::Layout("ebbmalloc".to_owned()));
@@ -52,7 +52,7 @@ fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, U
         place,
         cached: caches::read(space, place, &classes)?,
         classes,
-        ledger: Ledger::default(),
+        breakdown: Breakdown::default(),
         sizes: Classes::default(),
         torn: 0,
     };
@@ -61,17 +61,15 @@ fn of_place<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Holdings, U
             sum.region(space, views.wrapping_add(view * 32))?;
         }
     }
-    sum.ledger.close();
+    sum.breakdown.close();
     let torn_bytes = sum.torn * offsets.granule_bytes;
-    Ok(Holdings {
-        reader: "ebbmalloc".to_owned(),
-        error: torn_bytes as f64 / sum.ledger.live.resident.max(torn_bytes).max(1) as f64,
+    Ok(Heap {
+        error: torn_bytes as f64 / sum.breakdown.live.resident.max(torn_bytes).max(1) as f64,
         arenas: Some(arenas.len() as u64),
-        sizes: sum.sizes.counts(),
-        ledger: sum.ledger,
+        classes: sum.sizes.0,
         torn: sum.torn,
         missing: torn_bytes,
-        ..Holdings::default()
+        ..Heap::of("ebbmalloc", sum.breakdown)
     })
 }
 
@@ -94,7 +92,7 @@ fn is_sane(offsets: &Offsets) -> bool {
 }
 
 /// Addresses of the views of every arena: the heap's own, and those that the program made.
-fn arenas<M: Memory>(space: Space<'_, M>, place: &Place) -> Result<Vec<u64>, Unreadable> {
+fn arenas(space: Space<'_>, place: &Place) -> Result<Vec<u64>, Unreadable> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
     let mut word = |at: u64| Ok(unless_torn(reader.word(at))?.unwrap_or(0));
@@ -114,22 +112,22 @@ struct Sum<'a> {
     place: &'a Place,
     classes: Vec<Class>,
     cached: Cached,
-    ledger: Ledger,
+    breakdown: Breakdown,
     sizes: Classes,
     /// Granules whose descriptors make no sense: they changed while they were read.
     torn: u64,
 }
 
 /// A region, and what is known of its pages from where the walk is on.
-struct Region<'a, M> {
-    space: Space<'a, M>,
-    reader: Reader<&'a M>,
+struct Region<'a> {
+    space: Space<'a>,
+    reader: Reader<'a>,
     base: u64,
     end: u64,
     presence: Presence,
 }
 
-impl<M: Memory> Region<'_, M> {
+impl Region<'_> {
     /// Which pages of `from..to` are present.
     fn presence(&mut self, from: u64, to: u64) -> Result<&Presence, Unreadable> {
         if from < self.presence.start() || to > self.presence.end() {
@@ -142,7 +140,7 @@ impl<M: Memory> Region<'_, M> {
 
 impl Sum<'_> {
     /// Counts the region whose view is at `view`.
-    fn region<M: Memory>(&mut self, space: Space<'_, M>, view: u64) -> Result<(), Unsupported> {
+    fn region(&mut self, space: Space<'_>, view: u64) -> Result<(), Unsupported> {
         let offsets = self.place.offsets;
         let mut reader = space.reader();
         let mut bytes = [0; 32];
@@ -179,9 +177,9 @@ impl Sum<'_> {
     }
 
     /// Counts what begins at granule `index`, whose descriptor is at `at`; how many granules that is.
-    fn unit<M: Memory>(
+    fn unit(
         &mut self,
-        region: &mut Region<'_, M>,
+        region: &mut Region<'_>,
         index: u64,
         top: u64,
         at: u64,
@@ -211,21 +209,24 @@ impl Sum<'_> {
         let is_whole = granules > 0 && granules <= top - index;
         match (kind, class) {
             (kind::SLAB, Some(class)) if is_whole => {
+                let page_bytes = region.space.memory.page_bytes();
+                let end = start + granules * offsets.granule_bytes;
+                let lead = word(offsets.base).saturating_sub(start).min(page_bytes);
                 let slab = Slab {
                     start,
-                    class,
+                    lead,
+                    class: class.behind(lead, end - start),
                     resident: word(offsets.resident),
                     leaving: word(offsets.leaving),
                 };
-                let end = start + granules * offsets.granule_bytes;
                 let Some(bitmap) = slab.bitmap(&mut region.reader, word(offsets.bits))? else {
                     self.torn += granules;
                     return Ok(granules);
                 };
                 let cached = self.cached.within(start, end);
-                let page_bytes = region.space.memory.page_bytes();
                 let presence = region.presence(start, end)?;
-                let live = slab.count(bitmap, cached, end, page_bytes, presence, &mut self.ledger);
+                let live =
+                    slab.count(bitmap, cached, end, page_bytes, presence, &mut self.breakdown);
                 self.sizes.count(class.size, live);
             }
             (kind::LARGE, _) if is_whole => {
@@ -238,9 +239,9 @@ impl Sum<'_> {
                     present += region.presence(at, to)?.bytes(at, to);
                     at = to;
                 }
-                self.ledger.live += Line::one(used, present);
+                self.breakdown.live += Line::one(used, present);
                 let tail = region.presence(at, end)?;
-                keep(&mut self.ledger, at, end, true, tail);
+                keep(&mut self.breakdown, at, end, true, tail);
                 self.sizes.block(used, used);
             }
             (kind::FREE, _) if is_whole => {
@@ -256,9 +257,9 @@ impl Sum<'_> {
     }
 
     /// Counts free granules; `dirty` says that they are not back with the kernel.
-    fn free<M: Memory>(
+    fn free(
         &mut self,
-        region: &mut Region<'_, M>,
+        region: &mut Region<'_>,
         start: u64,
         granules: u64,
         dirty: bool,
@@ -268,7 +269,7 @@ impl Sum<'_> {
         let mut at = start;
         while at < end {
             let to = end.min(at.saturating_add(PIECE_BYTES));
-            keep(&mut self.ledger, at, to, dirty, region.presence(at, to)?);
+            keep(&mut self.breakdown, at, to, dirty, region.presence(at, to)?);
             at = to;
         }
         Ok(())
@@ -286,16 +287,16 @@ fn number(bytes: &[u8], at: u64, len: usize) -> u64 {
 
 /// Counts free whole pages: those that are there are kept if they are `dirty`, else they are not the allocator's to
 /// return.
-fn keep(ledger: &mut Ledger, from: u64, to: u64, dirty: bool, presence: &Presence) {
+fn keep(breakdown: &mut Breakdown, from: u64, to: u64, dirty: bool, presence: &Presence) {
     if from >= to {
         return;
     }
     let present = presence.bytes(from, to);
     let absent = to - from - present;
     if dirty && present > 0 {
-        ledger.kept += Line::one(present, present);
-        ledger.returned += Line::one(absent, 0);
+        breakdown.kept += Line::one(present, present);
+        breakdown.returned += Line::one(absent, 0);
     } else {
-        ledger.returned += Line::one(to - from, present);
+        breakdown.returned += Line::one(to - from, present);
     }
 }

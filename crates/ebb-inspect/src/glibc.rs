@@ -1,19 +1,17 @@
 //! The heap of the GNU C library (x86-64), read from outside.
 //!
-//! [`Heap::read`] is the entry. `version` says which glibc it is, `layout` where its fields lie,
-//! `locate` finds malloc's static data, `heaps` the heaps of an arena, `walk` goes through one chunk
-//! by chunk and `census` counts, `fast`, `lists`, `tcache` and `mmapped` know what the chunks alone do not tell,
-//! `ledger` adds up, `trim` predicts what malloc_trim would return.
+//! [`read`] is the entry. `version` says which glibc it is, `layout` where its fields lie,
+//! `locate` finds malloc's static data, `heaps` the heaps of an arena and its bins, `walk` goes through one chunk
+//! by chunk and `census` counts, `fast`, `tcache` and `mmapped` know what the chunks alone do not tell,
+//! `trim` predicts what malloc_trim would return.
 //!
 //! A process that runs changes its heap while it is read. A heap whose chain breaks is read again; what
-//! stays unread is a line of the ledger, which adds up always. So is what there was no time for ([`Target::until`]).
+//! stays unread is a line of the breakdown, which adds up always. So is what there was no time for ([`Target::until`]).
 
 mod census;
 mod fast;
 mod heaps;
 mod layout;
-mod ledger;
-mod lists;
 mod locate;
 mod mmapped;
 mod sizes;
@@ -25,15 +23,13 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use ledger::{Ledger, Thresholds, Trim};
-pub use sizes::SizeCount;
 pub use version::Version;
 
 use std::path::PathBuf;
 
-use crate::line::Line;
-use crate::memory::process::ProcessMemory;
-use crate::memory::{Memory, Presence, Reader, Unreadable};
+use crate::breakdown::{Breakdown, Line};
+use crate::heap::{Glibc, Heap, Quality, Thresholds, Unsupported};
+use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping, Target};
 
 use census::{Census, Counting};
@@ -43,20 +39,6 @@ use locate::{Parameters, Static};
 use trim::Trimmer;
 use version::Libc;
 use walk::{Chunk, Stop, Visitor};
-
-/// Why a heap was not read: said rather than guessed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsupported {
-    /// The process has no glibc that could be recognised.
-    #[error("it has no glibc")]
-    NoGlibc,
-    /// Its memory is closed or gone.
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-    /// A glibc whose malloc is not laid out as any version that is known.
-    #[error("glibc {0}: the layout of its malloc is not known")]
-    Layout(Version),
-}
 
 /// Where a process's glibc heap is, without its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,77 +61,40 @@ pub fn place(target: &Target) -> Result<Place, Unsupported> {
     })
 }
 
-/// What was read of a process's glibc heap.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Heap {
-    /// The version of glibc: `2.36`.
-    pub version: String,
-    /// Arenas, the main one included.
-    pub arenas: u64,
-    /// Where the bytes are.
-    pub ledger: Ledger,
-    /// What malloc_trim(0) would return now.
-    pub trim: Trim,
-    /// The settings that decide when malloc returns memory by itself; `None` if they were not found.
-    pub thresholds: Option<Thresholds>,
-    /// Chunks in use by size, those in threads' caches apart.
-    pub sizes: Vec<SizeCount>,
-    /// Blocks in use from 1 MiB on: addresses as the program knows them, and bytes. Of more than 16384 the first.
-    #[serde(skip)]
-    pub large: Vec<(u64, u64)>,
-    /// Threads' caches that hold something.
-    pub caches: u64,
-    /// How well it could be read.
-    pub quality: Quality,
-}
-
-/// How well a heap could be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Quality {
-    /// Places where the chain of chunks broke and stayed broken.
-    pub breaks: u64,
-    /// Whether all chunks in fastbins are known; if not, some of them are counted as in use, or as unread where `counted` is false.
-    pub fastbins_complete: bool,
-    /// Whether there was time and room to count all blocks. What was not counted is unread.
-    pub counted: bool,
-    /// Bytes of heap pages that are in swap, which were not read.
-    pub swapped_bytes: u64,
-}
-
 /// How often a heap is read whose chain breaks.
 const ATTEMPTS: u32 = 3;
+/// The largest chunk that M_MXFAST lets into a fastbin, its header included.
+const MOST_FAST_BYTES: u64 = 176;
 /// How often a walk is led back onto the chain.
 const MAX_BREAKS: u64 = 256;
 
-impl Heap {
-    /// Reads the heap of `target`, which goes on running.
-    pub fn read(target: &Target) -> Result<Self, Unsupported> {
-        Self::recognise(target).map_err(|error| match target.mappings() {
-            // A process that ends is recognised as nothing.
-            Err(Unreadable::Gone) => Unsupported::Unreadable(Unreadable::Gone),
-            _ => error,
-        })
-    }
+/// Reads the heap of `target`, which goes on running.
+pub fn read(target: &Target) -> Result<Heap, Unsupported> {
+    recognise(target).map_err(|error| match target.mappings() {
+        // A process that ends is recognised as nothing.
+        Err(Unreadable::Gone) => Unsupported::Unreadable(Unreadable::Gone),
+        _ => error,
+    })
+}
 
-    fn recognise(target: &Target) -> Result<Self, Unsupported> {
-        let mappings = target.mappings()?;
-        let (libc, space) = Space::of(target, &mappings)?;
-        let found = space.locate(&libc)?;
-        space.read(libc.version, &found)
-    }
+fn recognise(target: &Target) -> Result<Heap, Unsupported> {
+    let mappings = target.mappings()?;
+    let (libc, space) = Space::of(target, &mappings)?;
+    let found = space.locate(&libc)?;
+    space.read(libc.version, &found)
 }
 
 /// The memory of a process with the layout of its malloc.
-struct Space<'a, M> {
-    memory: &'a M,
+struct Space<'a> {
+    memory: &'a dyn Memory,
     layout: Layout,
     mappings: &'a [Mapping],
 }
 
-impl<'a> Space<'a, ProcessMemory> {
+impl<'a> Space<'a> {
     fn of(target: &'a Target, mappings: &'a [Mapping]) -> Result<(Libc, Self), Unsupported> {
         let libc = version::of(target, mappings).ok_or(Unsupported::NoGlibc)?;
-        let layout = Layout::of(libc.version).ok_or(Unsupported::Layout(libc.version))?;
+        let layout = Layout::of(libc.version).ok_or_else(|| unknown(libc.version))?;
         let memory = target.memory();
         Ok((libc, Self { memory, layout, mappings }))
     }
@@ -165,11 +110,15 @@ impl<'a> Space<'a, ProcessMemory> {
     }
 }
 
-impl<M: Memory> Space<'_, M> {
+fn unknown(version: Version) -> Unsupported {
+    Unsupported::Build(format!("glibc {version}: the layout of its malloc is not known"))
+}
+
+impl Space<'_> {
     fn locate_in(&self, version: Version, data: &[&Mapping]) -> Result<Static, Unsupported> {
         let area = self.brk_area();
         locate::locate(&mut self.reader(), &self.layout, data, area)?
-            .ok_or(Unsupported::Layout(version))
+            .ok_or_else(|| unknown(version))
     }
 
     fn read(&self, version: Version, found: &Static) -> Result<Heap, Unsupported> {
@@ -187,7 +136,7 @@ impl<M: Memory> Space<'_, M> {
         let mut heaps = Vec::new();
         for (arena, its) in arenas {
             let walked = self.read_arena(arena, its, found, &mut quality, &mut all, &mut heaps)?;
-            self.add_unlocated(arena, walked, &mut all.ledger)?;
+            self.add_unlocated(arena, walked, &mut all)?;
         }
         let caches = match self.move_cached(&mut all, &heaps) {
             Err(Unreadable::Late) => {
@@ -196,27 +145,32 @@ impl<M: Memory> Space<'_, M> {
             }
             caches => caches?,
         };
-        let whole_pages = all.trim.returns + all.trim.secondary_tops + all.trim.locked;
-        all.trim.pinned = all.ledger.free_resident().saturating_sub(whole_pages);
-        Ok(Heap {
-            version: version.to_string(),
-            arenas: found.arenas.len() as u64,
-            ledger: all.ledger,
-            trim: all.trim,
-            thresholds: parameters.map(|parameters| Thresholds {
-                trim_threshold: parameters.trim_threshold,
-                mmap_threshold: parameters.mmap_threshold,
-                dynamic: !parameters.is_fixed,
-                arena_max: parameters.arena_max,
-            }),
-            sizes: all.sizes.counts(),
+        let thresholds = parameters.map(|parameters| Thresholds {
+            trim_threshold: parameters.trim_threshold,
+            mmap_threshold: parameters.mmap_threshold,
+            dynamic: !parameters.is_fixed,
+            arena_max: parameters.arena_max,
+        });
+        let heap = Heap {
+            reader: format!("glibc {version}"),
+            arenas: Some(found.arenas.len() as u64),
+            missing: all.missing,
+            classes: all.sizes.counts(),
             large: all.large,
+            ..Heap::default()
+        };
+        let found = Glibc {
+            mmapped: all.mmapped,
+            mmapped_complete: all.mmapped_complete,
+            trim: all.trim,
+            thresholds,
             caches,
             quality,
-        })
+        };
+        Ok(divided(heap, all.breakdown, found))
     }
 
-    fn reader(&self) -> Reader<&M> {
+    fn reader(&self) -> Reader<'_> {
         Reader::new(self.memory)
     }
 
@@ -266,7 +220,8 @@ impl<M: Memory> Space<'_, M> {
             let heap_bytes = Self::heap_bytes(parameters);
             heaps::secondary(&mut self.reader(), &self.layout, arena, heap_bytes)
         };
-        unless_final(heaps, Vec::new())?
+        unless_torn(heaps)?
+            .unwrap_or_default()
             .into_iter()
             .map(|heap| {
                 let presence = Presence::read(self.memory, heap.start, heap.end)?;
@@ -306,7 +261,7 @@ impl<M: Memory> Space<'_, M> {
                 };
                 let again = self.fast_of(arena, &now)?;
                 let second = self.walk_heap(arena, &own.0, &own.1, &again, found)?;
-                if second.census.ledger.unread.bytes < look.census.ledger.unread.bytes {
+                if second.census.breakdown.unread.bytes < look.census.breakdown.unread.bytes {
                     (heap, presence) = own;
                     (look, known) = (second, again.known());
                     fast = again;
@@ -315,7 +270,7 @@ impl<M: Memory> Space<'_, M> {
             quality.breaks += look.breaks;
             quality.counted &= !look.is_late;
             quality.swapped_bytes += presence.swapped_bytes();
-            walked += look.census.ledger.system.bytes;
+            walked += look.census.breakdown.system.bytes;
             all.merge(look.census);
             its[index] = (heap, presence);
         }
@@ -335,14 +290,14 @@ impl<M: Memory> Space<'_, M> {
                 fast.cut();
                 true
             }
-            followed => unless_final(followed, true)?,
+            followed => unless_torn(followed)?.unwrap_or(true),
         };
         if is_short {
             return Ok(fast);
         }
         let heads = || match fast::heads(&mut self.reader(), &self.layout, arena) {
             Err(Unreadable::Late) => Ok(Vec::new()),
-            heads => unless_final(heads, Vec::new()),
+            heads => Ok(unless_torn(heads)?.unwrap_or_default()),
         };
         let before = heads()?;
         let mut in_order: Vec<_> = its.iter().collect();
@@ -376,12 +331,11 @@ impl<M: Memory> Space<'_, M> {
         fast: &Fast,
         found: &Static,
     ) -> Result<Look, Unreadable> {
-        let mut census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
-        census.begin(presence, heap);
-        let mut counting = Counting { census: &mut census, presence, fast, is_main: heap.is_main };
+        let census = Census::new(self.layout.tcache.chunk_bytes, self.trimmer(found));
+        let mut counting = Counting { census, heap, presence, fast };
+        counting.begin();
         let end = self.walk_chain(arena, heap, presence, Some(fast), &mut counting)?;
-        census.close(presence, heap);
-        Ok(Look { census, breaks: end.breaks, is_late: end.is_late })
+        Ok(Look { census: counting.close(), breaks: end.breaks, is_late: end.is_late })
     }
 
     /// Walks a heap; where the chain breaks the next chunk that the arena's lists know leads back.
@@ -409,10 +363,10 @@ impl<M: Memory> Space<'_, M> {
             let known = match &anchors {
                 Some(known) => known,
                 None => {
-                    let known = lists::anchors(&mut self.reader(), &self.layout, arena);
+                    let known = heaps::anchors(&mut self.reader(), &self.layout, arena);
                     let known = match known {
                         Err(Unreadable::Late) => Vec::new(),
-                        known => unless_final(known, Vec::new())?,
+                        known => unless_torn(known)?.unwrap_or_default(),
                     };
                     anchors.insert(known)
                 }
@@ -450,24 +404,19 @@ impl<M: Memory> Space<'_, M> {
     }
 
     /// What `arena` took from the kernel beyond the heaps that were found is unread.
-    fn add_unlocated(
-        &self,
-        arena: u64,
-        walked: u64,
-        ledger: &mut Ledger,
-    ) -> Result<(), Unreadable> {
+    fn add_unlocated(&self, arena: u64, walked: u64, all: &mut Census) -> Result<(), Unreadable> {
         let system = self.reader().word(arena + self.layout.arena.system_mem);
         // A figure beyond all that is mapped is none.
         let mapped = self.mappings.iter().map(Mapping::len).sum::<u64>();
         let system = match system {
             Err(Unreadable::Late) => return Ok(()),
-            system => unless_final(system, 0)?,
+            system => unless_torn(system)?.unwrap_or(0),
         };
         let missing = if system <= mapped { system } else { 0 }.saturating_sub(walked);
         let line = Line { bytes: missing, ..Line::default() };
-        ledger.system += line;
-        ledger.unread += line;
-        ledger.missing += missing;
+        all.breakdown.system += line;
+        all.breakdown.unread += line;
+        all.missing += missing;
         Ok(())
     }
 
@@ -479,8 +428,8 @@ impl<M: Memory> Space<'_, M> {
             let heap = heaps.iter().find(|heap| (heap.start()..heap.end()).contains(&chunk));
             let Some(heap) = heap else { continue };
             let resident = heap.bytes(chunk, chunk.saturating_add(size));
-            let Ledger { in_use, tcache, .. } = &mut all.ledger;
-            in_use.give(tcache, size, resident);
+            let Breakdown { live, cached, .. } = &mut all.breakdown;
+            live.give(cached, size, resident);
             all.sizes.uncount(size);
         }
         Ok(cached.caches)
@@ -502,13 +451,12 @@ impl<M: Memory> Space<'_, M> {
         let large = |from, to| all.large(from, to);
         let found =
             mmapped::find(self.memory, &self.layout, self.mappings, &ranges, wanted, large)?;
-        let ledger = &mut all.ledger;
-        ledger.mmapped = Line { chunks: wanted.0, bytes: wanted.1, resident: found.resident };
-        ledger.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
-        if ledger.mmapped_complete {
-            ledger.mmapped.bytes = found.bytes;
+        all.mmapped = Line { chunks: wanted.0, bytes: wanted.1, resident: found.resident };
+        all.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
+        if all.mmapped_complete {
+            all.mmapped.bytes = found.bytes;
         } else {
-            ledger.missing += wanted.1.saturating_sub(found.bytes);
+            all.missing += wanted.1.saturating_sub(found.bytes);
         }
         Ok(())
     }
@@ -549,10 +497,40 @@ impl Visitor for Notes<'_> {
     }
 }
 
-/// A read that failed for this time counts as `otherwise`; one that can never succeed stays an error.
-fn unless_final<T>(result: Result<T, Unreadable>, otherwise: T) -> Result<T, Unreadable> {
-    match result {
-        Err(error) if !error.is_final() => Ok(otherwise),
-        result => result,
+/// `heap` with its resident bytes divided by what can be done about them.
+fn divided(heap: Heap, breakdown: Breakdown, found: Glibc) -> Heap {
+    let lists = breakdown.glibc_free();
+    let free = lists.resident;
+    let tops = found.trim.secondary_tops.min(free);
+    let trimmable = found.trim.returns.min(free - tops);
+    let locked = found.trim.locked.min(free - tops - trimmable);
+    let resident = breakdown.system.resident + found.mmapped.resident;
+    let live = breakdown.live.resident + found.mmapped.resident;
+    // A block that is free in an unknown fastbin looks as if it was in use.
+    let unsure = if found.quality.fastbins_complete {
+        0
+    } else {
+        let small = heap.classes.range(..=MOST_FAST_BYTES);
+        small.map(|(_, class)| class.bytes).sum::<u64>().min(live)
+    };
+    let unread = breakdown.unread.resident + unsure;
+    Heap {
+        resident,
+        live: live - unsure,
+        trimmable,
+        tops,
+        pinned: free - tops - trimmable - locked,
+        locked,
+        cached: breakdown.cached.resident,
+        metadata: breakdown.overhead.resident,
+        unread,
+        free_not_resident: lists.bytes.saturating_sub(free),
+        free_blocks: heap
+            .arenas
+            .map(|arenas| breakdown.free.chunks + breakdown.fastbins.chunks + arenas),
+        error: unread as f64 / resident.max(1) as f64,
+        breakdown,
+        glibc: Some(found),
+        ..heap
     }
 }

@@ -1,4 +1,4 @@
-//! jemalloc 5.2 and 5.3 on x86-64: the settings in force, and a ledger of every extent.
+//! jemalloc 5.2 and 5.3 on x86-64: the settings in force, and a breakdown of every extent.
 //!
 //! [`read`] is the entry for what it holds, [`settings`] for its settings alone. `locate` finds its structures
 //! in the data of a file, symbols or none; `layout` has their fields by version; `caches` reads what
@@ -14,21 +14,19 @@ mod locate;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod version;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::holdings::{Holdings, Unsupported, consistent};
+use crate::breakdown::Line;
+use crate::heap::{Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::line::Line;
-use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::memory::{Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
 use layout::Layout;
-use locate::Found;
-use version::{recognise, version};
+use locate::{Found, recognise, version};
 
 pub use settings::{Settings, of_process as settings};
 
@@ -40,12 +38,12 @@ const LEAST_DIFFERENCE: u64 = 8 << 20;
 const MAX_BASE_BLOCKS: usize = 1 << 16;
 
 /// What the jemalloc in the mapped file `file` of `target` holds.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("jemalloc"))?;
     let version = version(&image);
-    let mut holdings = of_data(space, image.data(), version.as_deref())?;
+    let mut heap = of_data(space, image.data(), version.as_deref())?;
     let asked = settings::of_variables(&image, &mut space.reader())?.unwrap_or_default();
     let thread = settings::has_background_thread(target);
     let others = [
@@ -55,16 +53,16 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
     ];
     let others = others.into_iter();
     let known = others.filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    holdings.settings.extend(known);
-    Ok(holdings)
+    heap.settings.extend(known);
+    Ok(heap)
 }
 
 /// What the jemalloc whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let Some((layout, found)) = recognise(space, data, version)? else {
         return Err(match version {
             Some(version) => Unsupported::Layout(format!("jemalloc {}", short(version))),
@@ -82,12 +80,12 @@ fn of_data<M: Memory>(
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once<M: Memory>(
-    space: Space<'_, M>,
+fn once(
+    space: Space<'_>,
     layout: &Layout,
     found: &Found,
     name: &str,
-) -> Result<Result<Holdings, String>, Unreadable> {
+) -> Result<Result<Heap, String>, Unreadable> {
     let mut reader = space.reader();
     let arenas = || found.arenas.values().copied();
     let cached = caches::cached(&mut reader, layout, arenas())?;
@@ -110,32 +108,27 @@ fn once<M: Memory>(
         )));
     }
     for arena in arenas() {
-        sum.ledger.overhead += own_memory(space, layout, arena)?;
+        sum.breakdown.overhead += own_memory(space, layout, arena)?;
     }
-    sum.ledger.close();
+    sum.breakdown.close();
     let first = found.arenas.get(&0).copied().unwrap_or_default();
     let (dirty, muzzy) = settings::of_arena(&mut reader, layout, first)?;
     let decays = [("dirty_decay_ms", dirty), ("muzzy_decay_ms", muzzy)];
     let decays = decays.into_iter();
     let settings = decays.filter_map(|(name, ms)| Some((name.to_owned(), ms?.to_string())));
-    Ok(Ok(Holdings {
-        reader: name.to_owned(),
-        ledger: sum.ledger,
+    Ok(Ok(Heap {
         arenas: Some(found.arenas.len() as u64),
-        sizes: sum.classes.counts(),
+        classes: sum.classes.0,
         torn: sum.torn + cached.torn,
         missing: counted.saturating_sub(sum.active_bytes),
         settings: settings.collect(),
         error: difference as f64 / counted.max(1) as f64,
+        ..Heap::of(name, sum.breakdown)
     }))
 }
 
 /// The memory in which `arena` has its own structures: the blocks of its base.
-fn own_memory<M: Memory>(
-    space: Space<'_, M>,
-    layout: &Layout,
-    arena: u64,
-) -> Result<Line, Unreadable> {
+fn own_memory(space: Space<'_>, layout: &Layout, arena: u64) -> Result<Line, Unreadable> {
     let mut reader = space.reader();
     let mut line = Line::default();
     let base = unless_torn(reader.word(arena.saturating_add(layout.arena.base)))?.unwrap_or(0);

@@ -4,14 +4,15 @@
 //!
 //! - [`cpython`]: CPython: its interpreters, its garbage collector, its arenas.
 //! - [`ebbmalloc`]: ebbmalloc's slabs, extents and caches, by the layout that it has beside its counters.
-//! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk into a [`Ledger`].
-//! - [`jemalloc`]: jemalloc's extents, threads' caches and settings in force, into [`Holdings`].
-//! - [`musl`]: musl's groups of slots, the same way.
-//! - [`mimalloc`]: mimalloc's segments and options, the same way.
-//! - [`tcmalloc`]: gperftools' spans and caches, the same way.
-//! - [`holdings`]: the ledger that allocators other than glibc's share.
+//! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk.
+//! - [`jemalloc`]: jemalloc's extents, threads' caches and settings in force.
+//! - [`musl`]: musl's groups of slots.
+//! - [`mimalloc`]: mimalloc's segments and options.
+//! - [`tcmalloc`]: gperftools' spans and caches.
+//! - [`heap`]: the [`Heap`] that each of these readers returns.
+//! - [`breakdown`]: its [`Breakdown`], whose lines add up.
 //! - `page_map`: where the page map of an allocator is that has one of two levels.
-//! - `space`: memory and mappings together; `line`: a line of a ledger.
+//! - `space`: memory and mappings together.
 //! - [`image`]: a mapped program or library: its data, its variables, its texts.
 //! - [`target`]: a process as it is read: its mappings and its memory.
 //! - [`memory`]: pages and words of a process, present ones only; the real thing and a made-up one.
@@ -28,7 +29,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use std::io::Read;
 //! # use std::process::{Command, Stdio};
-//! use ebb_inspect::{Heap, Target};
+//! use ebb_inspect::{Target, glibc};
 //!
 //! let mut shell = Command::new("sh")
 //!     .args(["-c", "echo started; read end"])
@@ -37,9 +38,9 @@
 //!     .spawn()?;
 //! # shell.stdout.as_mut().unwrap().read_exact(&mut [0; 8])?;
 //! let target = Target::open(shell.id().try_into()?)?;
-//! let heap = Heap::read(&target)?;
-//! println!("glibc {}: {} bytes in use", heap.version, heap.ledger.in_use.bytes);
-//! assert!(heap.ledger.in_use.bytes <= heap.ledger.system.bytes);
+//! let heap = glibc::read(&target)?;
+//! println!("{}: {} bytes in use", heap.reader, heap.breakdown.live.bytes);
+//! assert!(heap.breakdown.live.bytes <= heap.breakdown.system.bytes);
 //!
 //! drop(shell.stdin.take());
 //! shell.wait()?;
@@ -54,14 +55,14 @@
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
 
+pub mod breakdown;
 pub mod cpython;
 pub mod ebbmalloc;
 pub mod exact;
 pub mod glibc;
-pub mod holdings;
+pub mod heap;
 pub mod image;
 pub mod jemalloc;
-mod line;
 pub mod memory;
 pub mod mimalloc;
 pub mod musl;
@@ -75,9 +76,8 @@ pub mod tcmalloc;
 /// fastbins in random order, 0.4 s where none does; the rest is for a machine that is busy with other things.
 pub const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
-pub use glibc::{Heap, Ledger, Quality, SizeCount, Thresholds, Trim, Unsupported};
-pub use holdings::Holdings;
-pub use line::Line;
+pub use breakdown::{Breakdown, Line};
+pub use heap::{Class, Glibc, Heap, Quality, Thresholds, Trim, Unsupported};
 pub use memory::{Memory, Page, Unreadable};
 pub use permission::Gate;
 pub use target::{Mapping, Target};

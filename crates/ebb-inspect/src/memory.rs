@@ -11,10 +11,9 @@ mod page_scan;
 mod presence;
 pub mod process;
 mod reader;
-pub mod scan;
 
 pub use presence::Presence;
-pub use reader::Reader;
+pub use reader::{Reader, words};
 
 /// Where a page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ impl Unreadable {
     }
 
     /// What `error` means of a read at `address`.
-    pub(crate) fn from_io_at(error: &io::Error, address: u64) -> Self {
+    pub fn from_io_at(error: &io::Error, address: u64) -> Self {
         use nix::errno::Errno;
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ESRCH | Errno::ENOENT) => Self::Gone,
@@ -86,7 +85,7 @@ pub(crate) fn unless_torn<T>(read: Result<T, Unreadable>) -> Result<Option<T>, U
 }
 
 /// The memory of one process.
-pub trait Memory {
+pub trait Memory: std::fmt::Debug {
     /// Bytes of a page.
     fn page_bytes(&self) -> u64;
 
@@ -108,26 +107,6 @@ pub trait Memory {
     /// their length. The caller has seen that their pages are present. Ranges that lost their mapping meanwhile
     /// are [`Unreadable::Unmapped`].
     fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable>;
-}
-
-impl<M: Memory + ?Sized> Memory for &M {
-    fn page_bytes(&self) -> u64 {
-        (**self).page_bytes()
-    }
-    fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable> {
-        (**self).pages(start, pages)
-    }
-    fn resident(
-        &self,
-        start: u64,
-        end: u64,
-        each: &mut dyn FnMut(u64, u64, Page),
-    ) -> Result<(), Unreadable> {
-        (**self).resident(start, end, each)
-    }
-    fn copy(&self, ranges: &[(u64, usize)], out: &mut [u8]) -> Result<(), Unreadable> {
-        (**self).copy(ranges, out)
-    }
 }
 
 /// Pages asked about in one call.

@@ -8,29 +8,27 @@
 
 mod map;
 mod options;
-mod page;
 mod segments;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported};
+use crate::breakdown::{Breakdown, Line};
+use crate::heap::{Classes, Heap, Unsupported};
 use crate::image::Image;
-use crate::line::Line;
-use crate::memory::{Memory, Presence, Unreadable};
+use crate::memory::{Presence, Unreadable};
 use crate::space::Space;
 use crate::target::Target;
 
-use map::Map;
-use page::{Page, State};
+use map::{Map, Page, State};
 use segments::Segments;
 
 /// A segment of the second version; a structure that was torn may tell of so many bytes.
 const TORN_BYTES: u64 = 32 << 20;
 
 /// What the mimalloc in the mapped file `file` of `target` holds.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("mimalloc"))?;
@@ -40,18 +38,19 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
 /// The layouts of the second version that `file` may have.
 fn layouts_of(file: &Path) -> &'static [segments::Layout] {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    match name.starts_with("python") || name.starts_with("libpython") {
-        true => &segments::CPYTHONS,
-        false => &segments::LAYOUTS,
+    if name.starts_with("python") || name.starts_with("libpython") {
+        &segments::CPYTHONS
+    } else {
+        &segments::LAYOUTS
     }
 }
 
 /// What the mimalloc whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     layouts: &'static [segments::Layout],
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let settings = options::read(space, data)?;
     let mut sum = Sum::default();
     let version = if let Some(segments) = Segments::find(space, data, layouts)? {
@@ -70,27 +69,26 @@ fn of_data<M: Memory>(
         let is_used = !settings.is_empty()
             && segments::has_candidates(space)?
             && !Map::is_unused(space, data)?;
-        return Err(match is_used {
-            false => Unsupported::NotThere("mimalloc"),
-            true => Unsupported::Layout("mimalloc".to_owned()),
+        return Err(if is_used {
+            Unsupported::Layout("mimalloc".to_owned())
+        } else {
+            Unsupported::NotThere("mimalloc")
         });
     };
-    sum.ledger.close();
-    Ok(Holdings {
-        reader: format!("mimalloc {version}"),
-        error: sum.guessed as f64 / sum.ledger.live.resident.max(1) as f64,
-        ledger: sum.ledger,
-        arenas: None,
-        sizes: sum.classes.counts(),
+    sum.breakdown.close();
+    Ok(Heap {
+        error: sum.guessed as f64 / sum.breakdown.live.resident.max(1) as f64,
+        classes: sum.classes.0,
         settings,
         torn: sum.torn,
         missing: sum.torn.saturating_mul(TORN_BYTES),
+        ..Heap::of(format!("mimalloc {version}"), sum.breakdown)
     })
 }
 
 #[derive(Default)]
 struct Sum {
-    ledger: Ledger,
+    breakdown: Breakdown,
     classes: Classes,
     torn: u64,
     /// Resident bytes of pages that are resident in part and have free blocks: which are live is not known.
@@ -98,9 +96,9 @@ struct Sum {
 }
 
 impl Sum {
-    fn segment<M: Memory>(
+    fn segment(
         &mut self,
-        space: Space<'_, M>,
+        space: Space<'_>,
         segments: &Segments,
         start: u64,
     ) -> Result<(), Unreadable> {
@@ -120,16 +118,16 @@ impl Sum {
         let (start, end) = (page.start, page.end);
         let resident = presence.bytes(start, end);
         match page.state {
-            State::Own => self.ledger.overhead += Line::one(end - start, resident),
+            State::Own => self.breakdown.overhead += Line::one(end - start, resident),
             State::Free => self.keep(end - start, resident),
             State::Blocks { first, bytes, capacity, live } => {
                 let blocks_end = (first + bytes * capacity).min(end);
                 let of_blocks = presence.bytes(first, blocks_end);
-                self.ledger.overhead += Line::one(first - start, presence.bytes(start, first));
+                self.breakdown.overhead += Line::one(first - start, presence.bytes(start, first));
                 let behind = presence.bytes(blocks_end, end);
                 let rest = Line::one(end - blocks_end, behind);
                 // Room for blocks that were never made.
-                self.ledger.returned += rest;
+                self.breakdown.returned += rest;
                 let in_use = bytes * live;
                 let free = (blocks_end - first).saturating_sub(in_use);
                 let in_use = blocks_end - first - free;
@@ -141,9 +139,10 @@ impl Sum {
                 if of_blocks < blocks_end - first && free > 0 {
                     self.guessed += live_resident.min(of_blocks - live_resident);
                 }
-                self.ledger.live += Line { chunks: live, bytes: in_use, resident: live_resident };
+                self.breakdown.live +=
+                    Line { chunks: live, bytes: in_use, resident: live_resident };
                 self.classes.count(bytes, live);
-                self.ledger.free += Line {
+                self.breakdown.free += Line {
                     chunks: capacity.saturating_sub(live),
                     bytes: free,
                     resident: of_blocks - live_resident,
@@ -154,7 +153,7 @@ impl Sum {
 
     /// Free memory: what is resident of it is kept, the rest has been returned or was never used.
     fn keep(&mut self, bytes: u64, resident: u64) {
-        self.ledger.kept += Line::one(resident, resident);
-        self.ledger.returned += Line::one(bytes - resident, 0);
+        self.breakdown.kept += Line::one(resident, resident);
+        self.breakdown.returned += Line::one(bytes - resident, 0);
     }
 }

@@ -13,9 +13,10 @@ mod tests;
 
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported, consistent};
+use crate::breakdown::Breakdown;
+use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::memory::{Memory, Presence, Unreadable, scan, unless_torn};
+use crate::memory::{Presence, Unreadable, unless_torn, words};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -35,7 +36,7 @@ const VERSION_BYTES: usize = 12;
 const TORN_BYTES: u64 = 1 << 20;
 
 /// What the musl in the mapped file `file` of `target` holds: its libc, or the program that has it inside.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("musl"))?;
@@ -43,11 +44,11 @@ pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
 }
 
 /// What the musl whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let name = version.map_or("musl".to_owned(), |version| format!("musl {version}"));
     let Some(context) = locate(space, data)? else {
         return Err(match version {
@@ -60,10 +61,10 @@ fn of_data<M: Memory>(
 }
 
 /// The address of malloc's state.
-fn locate<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Option<u64>, Unreadable> {
+fn locate(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<u64>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
-        scan::words(space.memory, range, |at, word| {
+        words(space.memory, range, |at, word| {
             if space.own(word).is_some() && word % 4096 == 0 {
                 candidates.push((at.wrapping_sub(FIRST_AREA), word));
             }
@@ -82,11 +83,7 @@ fn locate<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<Option<
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once<M: Memory>(
-    space: Space<'_, M>,
-    context: u64,
-    name: &str,
-) -> Result<Result<Holdings, String>, Unreadable> {
+fn once(space: Space<'_>, context: u64, name: &str) -> Result<Result<Heap, String>, Unreadable> {
     let mut reader = space.reader();
     let area = unless_torn(reader.word(context + FIRST_AREA))?.unwrap_or(0);
     let groups = Groups::read(space, area)?;
@@ -108,24 +105,21 @@ fn once<M: Memory>(
         sum.group(&groups, group, &presence);
     }
     for &(from, to) in &groups.areas {
-        sum.ledger.overhead.add(from, to, &space.presence(from, to)?);
+        sum.breakdown.overhead.add(from, to, &space.presence(from, to)?);
     }
-    sum.ledger.close();
-    Ok(Ok(Holdings {
-        reader: name.to_owned(),
-        ledger: sum.ledger,
-        arenas: None,
-        sizes: sum.classes.counts(),
-        settings: std::collections::BTreeMap::new(),
+    sum.breakdown.close();
+    Ok(Ok(Heap {
+        classes: sum.classes.0,
         torn: groups.torn,
         missing: groups.torn.saturating_mul(TORN_BYTES),
         error: difference as f64 / counted.max(1) as f64,
+        ..Heap::of(name, sum.breakdown)
     }))
 }
 
 #[derive(Default)]
 struct Sum {
-    ledger: Ledger,
+    breakdown: Breakdown,
     classes: Classes,
 }
 
@@ -133,29 +127,26 @@ impl Sum {
     /// Counts `group` slot by slot, and the groups that lie in its slots.
     fn group(&mut self, groups: &Groups, group: &Group, presence: &Presence) {
         let storage = group.start + UNIT;
-        self.ledger.overhead.add(group.start, storage, presence);
+        self.breakdown.overhead.add(group.start, storage, presence);
         // Nothing lives in it: it goes back as a whole, or serves again.
         let idle = (0..group.slots).all(|slot| group.is_free(slot));
         for slot in 0..group.slots {
             let from = storage + slot * group.stride;
             let to = from + group.stride;
             if group.is_free(slot) {
-                let line = match idle {
-                    true => &mut self.ledger.kept,
-                    false => &mut self.ledger.free,
-                };
+                let line = if idle { &mut self.breakdown.kept } else { &mut self.breakdown.free };
                 line.add(from, to, presence);
             } else if let Some(inner) = groups.inside(from, to) {
                 self.group(groups, inner, presence);
-                self.ledger.overhead.add(inner.end, to, presence);
+                self.breakdown.overhead.add(inner.end, to, presence);
             } else {
-                self.ledger.live.add(from, to, presence);
+                self.breakdown.live.add(from, to, presence);
                 self.classes.count(group.stride, 1);
             }
         }
         let end = storage + group.slots * group.stride;
         if end < group.end {
-            self.ledger.overhead.add(end, group.end, presence);
+            self.breakdown.overhead.add(end, group.end, presence);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! that of a run's first page leads to what tells of the run, its address among it. Every word of the data
 //! that may lead to a leaf is tried: runs whose addresses are those that the leaf is for are not there by accident.
 
-use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 /// Words of the file's data that are looked at more closely; more of them are no allocator's.
@@ -36,13 +36,13 @@ pub(crate) struct Run {
 }
 
 /// The words of `data` that lead into the process's own memory, with their places.
-pub(crate) fn candidates<M: Memory>(
-    space: Space<'_, M>,
+pub(crate) fn candidates(
+    space: Space<'_>,
     data: &[(u64, u64)],
 ) -> Result<Vec<(u64, u64)>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
-        scan::words(space.memory, range, |at, word| {
+        words(space.memory, range, |at, word| {
             if candidates.len() < MAX_CANDIDATES && space.own(word).is_some() {
                 candidates.push((at, word));
             }
@@ -53,12 +53,12 @@ pub(crate) fn candidates<M: Memory>(
 
 /// The address of the root in `data` to which one of the `candidates` belongs. `follow` reads the run that an entry of
 /// a leaf leads to.
-pub(crate) fn root<'a, M: Memory>(
-    space: Space<'a, M>,
+pub(crate) fn root<'a>(
+    space: Space<'a>,
     data: &[(u64, u64)],
     candidates: &[(u64, u64)],
     shape: Shape,
-    follow: impl Fn(&mut Reader<&'a M>, u64) -> Result<Option<Run>, Unreadable>,
+    follow: impl Fn(&mut Reader<'a>, u64) -> Result<Option<Run>, Unreadable>,
 ) -> Result<Option<u64>, Unreadable> {
     let mut reader = space.reader();
     for &(at, leaf) in candidates {
@@ -75,12 +75,12 @@ pub(crate) fn root<'a, M: Memory>(
 }
 
 /// The place in the root of the leaf at `leaf`, if one is there.
-fn leaf_number<'a, M: Memory>(
-    reader: &mut Reader<&'a M>,
-    space: Space<'a, M>,
+fn leaf_number<'a>(
+    reader: &mut Reader<'a>,
+    space: Space<'a>,
     shape: Shape,
     leaf: u64,
-    follow: impl Fn(&mut Reader<&'a M>, u64) -> Result<Option<Run>, Unreadable>,
+    follow: impl Fn(&mut Reader<'a>, u64) -> Result<Option<Run>, Unreadable>,
 ) -> Result<Option<u64>, Unreadable> {
     let end = leaf.saturating_add(shape.leaf_entries * 8);
     if !leaf.is_multiple_of(shape.alignment) || !space.is_mapped(leaf, end) {

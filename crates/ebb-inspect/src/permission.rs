@@ -5,7 +5,6 @@
 //! in its order: user and group, a process that made itself unreadable, capabilities beyond ours, Yama. The order matters: the
 //! first gate that is shut is the one to open.
 
-use std::fmt;
 use std::os::unix::fs::MetadataExt;
 
 use procfs::process::{Process, Status};
@@ -19,85 +18,66 @@ const SYS_PTRACE: u64 = 1 << 19;
 const READS_FILES: u64 = 1 << 1 | 1 << 2;
 
 /// What keeps us from the memory of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Gate {
     /// It runs as another user.
+    #[error("it runs as another user (uid {uid})")]
     User {
         /// The user it runs as.
         uid: u32,
     },
     /// It is in another user namespace, where our capabilities do not count.
+    #[error("it is in another user namespace")]
     Namespace,
     /// It changed its user or group without exec, or switched itself off for debuggers.
+    #[error("it is not dumpable: it changed its user or group without exec, or set this itself")]
     NonDumpable,
     /// It has capabilities that we do not have.
+    #[error("it has capabilities that this process has not")]
     Capabilities,
     /// Yama allows a debugger its own descendants only (`ptrace_scope` 1).
+    #[error("Yama lets a process read its descendants only (ptrace_scope 1)")]
     YamaDescendants,
     /// Yama allows debugging with CAP_SYS_PTRACE only (`ptrace_scope` 2).
+    #[error("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)")]
     YamaCapability,
     /// Yama allows nobody to debug, until the next boot (`ptrace_scope` 3).
+    #[error("Yama allows it to nobody (ptrace_scope 3)")]
     YamaNobody,
     /// Its memory is a file of another user, and we may be its debugger, but may not open its files.
+    #[error("its memory is a file of uid {uid}, and this process has no CAP_DAC_READ_SEARCH")]
     Files {
         /// The user that the file belongs to.
         uid: u32,
     },
     /// None of the above: a security module's policy.
+    #[error("a security module refuses it")]
     Policy,
-}
-
-impl fmt::Display for Gate {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User { uid } => write!(out, "it runs as another user (uid {uid})"),
-            Self::Namespace => out.write_str("it is in another user namespace"),
-            Self::NonDumpable => out.write_str(
-                "it is not dumpable: it changed its user or group without exec, or set this itself",
-            ),
-            Self::Capabilities => out.write_str("it has capabilities that this process has not"),
-            Self::YamaDescendants => {
-                out.write_str("Yama lets a process read its descendants only (ptrace_scope 1)")
-            }
-            Self::YamaCapability => out.write_str("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)"),
-            Self::YamaNobody => out.write_str("Yama allows it to nobody (ptrace_scope 3)"),
-            Self::Files { uid } => write!(
-                out,
-                "its memory is a file of uid {uid}, and this process has no CAP_DAC_READ_SEARCH"
-            ),
-            Self::Policy => out.write_str("a security module refuses it"),
-        }
-    }
 }
 
 impl Gate {
     /// The one thing to do, as a sentence.
     pub fn remedy(&self) -> String {
-        match self {
+        let remedy = match self {
             Self::User { .. } => {
-                "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE).".to_owned()
+                "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE)."
             }
             Self::Namespace => {
                 "Run ebb as root outside the container, or as the process's user inside it."
-                    .to_owned()
             }
-            Self::NonDumpable | Self::Capabilities => {
-                "Run ebb as root (CAP_SYS_PTRACE).".to_owned()
-            }
+            Self::NonDumpable | Self::Capabilities => "Run ebb as root (CAP_SYS_PTRACE).",
             Self::YamaDescendants | Self::YamaCapability => {
-                "Run ebb as root (CAP_SYS_PTRACE), or set kernel.yama.ptrace_scope=0.".to_owned()
+                "Run ebb as root (CAP_SYS_PTRACE), or set kernel.yama.ptrace_scope=0."
             }
-            Self::YamaNobody => {
-                "Only a boot with another kernel.yama.ptrace_scope opens it.".to_owned()
-            }
+            Self::YamaNobody => "Only a boot with another kernel.yama.ptrace_scope opens it.",
             Self::Files { .. } => {
-                "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.".to_owned()
+                "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE."
             }
             Self::Policy => {
                 "Look for a denial in the audit log (SELinux, AppArmor) and allow ptrace."
-                    .to_owned()
             }
-        }
+        };
+        remedy.to_owned()
     }
 }
 

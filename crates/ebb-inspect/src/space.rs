@@ -4,23 +4,15 @@ use crate::memory::{Memory, Presence, Reader, Unreadable};
 use crate::target::{Backing, Mapping};
 
 /// Memory and mappings, taken once.
-#[derive(Debug)]
-pub(crate) struct Space<'a, M> {
-    pub(crate) memory: &'a M,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space<'a> {
+    pub(crate) memory: &'a dyn Memory,
     pub(crate) mappings: &'a [Mapping],
 }
 
-impl<M> Clone for Space<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for Space<'_, M> {}
-
-impl<'a, M: Memory> Space<'a, M> {
+impl<'a> Space<'a> {
     /// A reader with an empty cache.
-    pub(crate) fn reader(&self) -> Reader<&'a M> {
+    pub(crate) fn reader(&self) -> Reader<'a> {
         Reader::new(self.memory)
     }
 

@@ -173,7 +173,8 @@ impl Target {
     }
 }
 
-pub(crate) fn reason(error: ProcError) -> Unreadable {
+/// What an error of `/proc` says of a process.
+pub fn reason(error: ProcError) -> Unreadable {
     match error {
         ProcError::NotFound(_) => Unreadable::Gone,
         ProcError::PermissionDenied(_) => Unreadable::Refused,

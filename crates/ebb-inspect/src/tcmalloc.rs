@@ -13,10 +13,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::holdings::{Classes, Holdings, Ledger, Unsupported, consistent};
+use crate::breakdown::{Breakdown, Line};
+use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
-use crate::line::Line;
-use crate::memory::{Memory, Unreadable, unless_torn};
+use crate::memory::{Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
@@ -36,22 +36,22 @@ const CACHE_BYTES: &str = "overall_thread_cache_size_E";
 const TORN_BYTES: u64 = 1 << 20;
 
 /// What the tcmalloc in the mapped file `file` of `target` holds.
-pub fn read(target: &Target, file: &Path) -> Result<Holdings, Unsupported> {
+pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
     let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("tcmalloc"))?;
     let version = version(&image);
-    let mut holdings = of_data(space, image.data(), version.as_deref())?;
-    holdings.settings = settings(space, &image)?;
-    Ok(holdings)
+    let mut heap = of_data(space, image.data(), version.as_deref())?;
+    heap.settings = settings(space, &image)?;
+    Ok(heap)
 }
 
 /// What the tcmalloc whose data is `data` holds.
-fn of_data<M: Memory>(
-    space: Space<'_, M>,
+fn of_data(
+    space: Space<'_>,
     data: &[(u64, u64)],
     version: Option<&str>,
-) -> Result<Holdings, Unsupported> {
+) -> Result<Heap, Unsupported> {
     let name = version.map_or("tcmalloc".to_owned(), |version| format!("tcmalloc {version}"));
     let map = PageMap::find(space, data)?;
     let caches = Caches::find(space, data)?;
@@ -65,15 +65,15 @@ fn of_data<M: Memory>(
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once<M: Memory>(
-    space: Space<'_, M>,
+fn once(
+    space: Space<'_>,
     map: &PageMap,
     caches: &Caches,
     name: &str,
-) -> Result<Result<Holdings, String>, Unreadable> {
+) -> Result<Result<Heap, String>, Unreadable> {
     let cached = caches.count(space)?;
     let spans = Spans::read(space, map)?;
-    let (mut ledger, mut classes) = (spans.ledger, Classes::default());
+    let (mut breakdown, mut classes) = (spans.breakdown, Classes::default());
     let mut missing = 0u64;
     for (&class, small) in &spans.small {
         let Some(&bytes) = caches.class_bytes.get(class) else {
@@ -83,34 +83,37 @@ fn once<M: Memory>(
         let cached = cached.get(class).copied().unwrap_or(0);
         let beyond = cached.saturating_sub(small.out);
         missing = missing.saturating_add(beyond.saturating_mul(bytes));
-        divide(small, bytes, cached.min(small.out), &mut ledger, &mut classes);
+        divide(small, bytes, cached.min(small.out), &mut breakdown, &mut classes);
     }
     for &block in &spans.large {
         classes.count(block, 1);
     }
-    ledger.close();
-    let bound = (ledger.live.bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
+    breakdown.close();
+    let bound = (breakdown.live.bytes as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64);
     if missing as f64 > bound {
         return Ok(Err(format!(
             "{name}: its caches hold {:.1} MB more than its spans have allocated",
             missing as f64 / 1e6
         )));
     }
-    Ok(Ok(Holdings {
-        reader: name.to_owned(),
-        error: missing as f64 / ledger.live.bytes.max(1) as f64,
-        ledger,
-        arenas: None,
-        sizes: classes.counts(),
-        settings: BTreeMap::new(),
+    Ok(Ok(Heap {
+        error: missing as f64 / breakdown.live.bytes.max(1) as f64,
+        classes: classes.0,
         torn: spans.torn,
         missing: spans.torn.saturating_mul(TORN_BYTES),
+        ..Heap::of(name, breakdown)
     }))
 }
 
 /// Divides the spans of a class between live, cached and free objects of `bytes` each. Where their pages are resident in
 /// part, live ones count as resident first, then cached ones.
-fn divide(small: &Small, bytes: u64, cached: u64, ledger: &mut Ledger, classes: &mut Classes) {
+fn divide(
+    small: &Small,
+    bytes: u64,
+    cached: u64,
+    breakdown: &mut Breakdown,
+    classes: &mut Classes,
+) {
     let objects = (small.bytes_by_span(bytes)).max(small.out);
     let live = small.out - cached;
     classes.count(bytes, live);
@@ -122,10 +125,10 @@ fn divide(small: &Small, bytes: u64, cached: u64, ledger: &mut Ledger, classes: 
         resident -= there;
         Line { chunks: count, bytes, resident: there }
     };
-    ledger.live += line(live);
-    ledger.cached += line(cached);
-    ledger.free += line(objects - small.out);
-    ledger.overhead += Line { chunks: small.lengths.values().sum(), bytes: room, resident };
+    breakdown.live += line(live);
+    breakdown.cached += line(cached);
+    breakdown.free += line(objects - small.out);
+    breakdown.overhead += Line { chunks: small.lengths.values().sum(), bytes: room, resident };
 }
 
 /// `2.10`, from the text that names the package.
@@ -141,10 +144,7 @@ fn version(image: &Image) -> Option<String> {
     })
 }
 
-fn settings<M: Memory>(
-    space: Space<'_, M>,
-    image: &Image,
-) -> Result<BTreeMap<String, String>, Unreadable> {
+fn settings(space: Space<'_>, image: &Image) -> Result<BTreeMap<String, String>, Unreadable> {
     let wanted = |name: &str| name.ends_with(RELEASE_RATE) || name.ends_with(CACHE_BYTES);
     let mut reader = space.reader();
     let mut settings = BTreeMap::new();

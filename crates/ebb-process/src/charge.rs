@@ -19,10 +19,9 @@ use super::elf::Elf;
 use super::root::Root;
 
 mod link_map;
-mod unreadable;
 
-pub use unreadable::Unreadable;
-pub(super) use unreadable::{io_reason, reason};
+pub use link_map::Unreadable;
+pub(super) use link_map::{io_reason, reason};
 
 /// Where a process takes its `malloc` from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,27 +6,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebb_inspect::Holdings;
-use ebb_inspect::Unreadable;
-use ebb_inspect::holdings::Unsupported;
+use ebb_inspect::{Heap, Unreadable, Unsupported};
 use ebb_stats::{Snapshot, mechanism};
 
 use super::counters::{self, Counters};
-use super::inside::{Inside, inside};
+use super::inside::inside;
 use super::look;
-use super::not_read::NotRead;
-use crate::snapshot::Heap;
+use super::look::NotRead;
 
-mod classes;
 mod regions;
 
-use classes::classes;
+pub use regions::{read_inside, read_mapped};
 
 /// ebbmalloc publishes at every so many bytes of growth, so its figures are off by no more.
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
-
-/// The largest chunk that M_MXFAST lets into a fastbin, its header included.
-const MOST_FAST_BYTES: u64 = 176;
 
 /// Reads the heap of `pid`, whose `malloc` is that of `allocator`, which lies in `file`.
 pub fn read(
@@ -58,17 +51,6 @@ pub fn read(
     }
 }
 
-/// Reads the heap of an allocator inside the program of `pid`; `None` for one without a reader.
-pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
-    regions::read_inside(pid, inside)
-}
-
-/// Reads the heap of the `allocator` in the mapped file `name` of `pid`: nothing where it has not served a request, `None`
-/// for one without a reader.
-pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
-    regions::read_mapped(pid, allocator, name)
-}
-
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     if let Some(other) = counters.other_version(pid) {
         return Err(NotRead::because(other));
@@ -81,7 +63,7 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     });
     let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
-        (Some(Ok(holdings)), seen) => Ok(kept_by_lock(of_walk(holdings, seen.as_ref()))),
+        (Some(Ok(heap)), seen) => Ok(kept_by_lock(of_walk(heap, seen.as_ref()))),
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
             if let Some(anon) = anonymous_bytes(pid) {
@@ -136,8 +118,8 @@ fn locked(mut heap: Heap) -> Heap {
 }
 
 /// What the heap is at this moment, slot by slot; of the counters, what it does not tell.
-fn of_walk(holdings: Holdings, seen: Option<&Snapshot>) -> Heap {
-    let mut heap = regions::of_holdings(holdings);
+fn of_walk(heap: Heap, seen: Option<&Snapshot>) -> Heap {
+    let mut heap = regions::with_notes(heap);
     // Other allocators keep such pages when malloc_trim is called.
     heap.trimmable = std::mem::take(&mut heap.kept);
     match seen {
@@ -175,10 +157,8 @@ fn of_counters(seen: &Snapshot) -> Heap {
         ebb_stats::UNKNOWN => seen.idle_bytes,
         bytes => bytes,
     };
-    let idle = match counters::have_settled(seen) {
-        true => 0,
-        false => returnable.min(seen.resident_bytes - live),
-    };
+    let idle =
+        if counters::have_settled(seen) { 0 } else { returnable.min(seen.resident_bytes - live) };
     let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
     let resident = seen.resident_bytes + seen.metadata_bytes;
     let mut heap = Heap {
@@ -204,115 +184,64 @@ fn of_counters(seen: &Snapshot) -> Heap {
 }
 
 fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
-    let target =
-        look::open(pid).map_err(|error| NotRead::of(pid, &error, error == Unreadable::Refused))?;
-    let heap = ebb_inspect::Heap::read(&target).map_err(|error| {
-        let refused = ebb_inspect::Unsupported::Unreadable(Unreadable::Refused);
-        NotRead::of(pid, &error, error == refused)
-    })?;
-    Ok(from_glibc(&heap))
+    let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
+    let mut heap = ebb_inspect::glibc::read(&target).map_err(|error| NotRead::of(pid, error))?;
+    heap.notes = glibc_notes(&heap);
+    Ok(heap)
 }
 
-fn from_glibc(heap: &ebb_inspect::Heap) -> Heap {
-    let ledger = &heap.ledger;
-    let free = ledger.fastbins.resident
-        + ledger.free.resident
-        + ledger.main_top.resident
-        + ledger.secondary_tops.resident;
-    let tops = heap.trim.secondary_tops.min(free);
-    let trimmable = heap.trim.returns.min(free - tops);
-    let locked = heap.trim.locked.min(free - tops - trimmable);
-    let all_free = ledger.fastbins.bytes
-        + ledger.free.bytes
-        + ledger.main_top.bytes
-        + ledger.secondary_tops.bytes;
-    let resident = ledger.system.resident + ledger.mmapped.resident;
+fn glibc_notes(heap: &Heap) -> Vec<String> {
+    let mb = |bytes| bytes as f64 / 1e6;
+    let Some(glibc) = &heap.glibc else { return Vec::new() };
     let mut notes = Vec::new();
-    if let Some(thresholds) = heap.thresholds {
+    if let Some(thresholds) = glibc.thresholds {
         notes.push(format!(
             "returns an arena's end above {:.1} MB, maps each request of {:.1} MB or more separately{}",
-            thresholds.trim_threshold as f64 / 1e6,
-            thresholds.mmap_threshold as f64 / 1e6,
-            match thresholds.dynamic {
-                true => "; both grow with the largest such block that is freed",
-                false => "",
-            }
+            mb(thresholds.trim_threshold),
+            mb(thresholds.mmap_threshold),
+            if thresholds.dynamic { "; both grow with the largest such block that is freed" } else { "" }
         ));
     }
-    if ledger.missing > 0 {
-        notes.push(format!(
-            "malloc counts {:.1} MB more than were found",
-            ledger.missing as f64 / 1e6
-        ));
+    if heap.missing > 0 {
+        notes.push(format!("malloc counts {:.1} MB more than were found", mb(heap.missing)));
     }
-    if !heap.quality.counted {
+    let unread = heap.breakdown.unread.resident;
+    if !glibc.quality.counted {
         notes.push(format!(
             "it has too many blocks to count all: {:.1} MB were not identified as live or free",
-            ledger.unread.resident as f64 / 1e6
+            mb(unread)
         ));
     }
-    if locked > 0 {
+    if heap.locked > 0 {
         notes.push(format!(
             "{:.1} MB of free pages are locked in memory (mlock): malloc_trim does not return them",
-            locked as f64 / 1e6
+            mb(heap.locked)
         ));
     }
-    // A block that is free in an unknown fastbin looks as if it was in use.
-    let live = ledger.in_use.resident + ledger.mmapped.resident;
-    let unsure = match heap.quality.fastbins_complete {
-        true => 0,
-        false => {
-            let small = heap.sizes.iter().filter(|size| size.up_to <= MOST_FAST_BYTES);
-            let unsure = small.map(|size| size.bytes).sum::<u64>().min(live);
-            notes.push(format!(
-                "some lists of small free blocks were not read to their end: {:.1} MB of small blocks may be free",
-                unsure as f64 / 1e6
-            ));
-            unsure
-        }
-    };
-    let unread = ledger.unread.resident + unsure;
-    if heap.quality.breaks > 0 {
+    if !glibc.quality.fastbins_complete {
+        notes.push(format!(
+            "some lists of small free blocks were not read to their end: {:.1} MB of small blocks may be free",
+            mb(heap.unread - unread)
+        ));
+    }
+    if glibc.quality.breaks > 0 {
         notes.push(format!(
             "the heap changed while it was read: {} places were skipped",
-            heap.quality.breaks
+            glibc.quality.breaks
         ));
     }
-    if heap.quality.swapped_bytes > 0 {
+    if glibc.quality.swapped_bytes > 0 {
         notes.push(format!(
             "{:.1} MB are in swap and were not read",
-            heap.quality.swapped_bytes as f64 / 1e6
+            mb(glibc.quality.swapped_bytes)
         ));
     }
-    Heap {
-        reader: format!("glibc {}", heap.version),
-        resident,
-        live: live - unsure,
-        trimmable,
-        tops,
-        pinned: free - tops - trimmable - locked,
-        locked,
-        cached: ledger.tcache.resident,
-        metadata: ledger.overhead.resident,
-        unread,
-        missing: ledger.missing,
-        free_not_resident: all_free.saturating_sub(free),
-        arenas: Some(heap.arenas),
-        free_blocks: Some(ledger.free.chunks + ledger.fastbins.chunks + heap.arenas),
-        returns_within_ms: None,
-        error: unread as f64 / resident.max(1) as f64,
-        notes,
-        classes: classes(&heap.sizes),
-        large: heap.large.clone(),
-        ..Heap::default()
-    }
+    notes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_inspect::glibc::{Quality, SizeCount};
-    use ebb_inspect::{Ledger, Line, Trim};
 
     /// A block of 1 TiB that is hardly touched counts in full in the counters.
     #[test]
@@ -322,48 +251,6 @@ mod tests {
         assert_eq!((heap.live, heap.unread), (0, 300 << 20));
         let usual = Heap { resident: 301 << 20, live: 301 << 20, ..Heap::default() };
         assert_eq!(within(usual, 300 << 20).live, 301 << 20);
-    }
-
-    #[test]
-    fn the_parts_of_a_glibc_heap_add_up_whatever_the_prediction_says() {
-        let line = |resident| Line { chunks: 1, bytes: resident + 10, resident };
-        for (returns, fastbins_complete) in [(0, true), (300, true), (5000, true), (300, false)] {
-            let heap = from_glibc(&ebb_inspect::Heap {
-                version: "2.36".into(),
-                arenas: 2,
-                ledger: Ledger {
-                    system: line(1500),
-                    in_use: line(500),
-                    tcache: line(50),
-                    fastbins: line(50),
-                    free: line(400),
-                    main_top: line(200),
-                    secondary_tops: line(300),
-                    mmapped: line(1000),
-                    mmapped_complete: true,
-                    ..Ledger::default()
-                },
-                trim: Trim { returns, secondary_tops: 290, pinned: 0, locked: 30 },
-                thresholds: None,
-                sizes: vec![SizeCount { up_to: 64, chunks: 3, bytes: 190 }],
-                large: Vec::new(),
-                caches: 1,
-                quality: Quality { fastbins_complete, ..Quality::default() },
-            });
-            let parts = heap.live
-                + heap.trimmable
-                + heap.tops
-                + heap.pinned
-                + heap.locked
-                + heap.cached
-                + heap.metadata
-                + heap.unread;
-            assert_eq!(parts, heap.resident);
-            let unsure = if fastbins_complete { 0 } else { 190 };
-            assert_eq!((heap.live, heap.tops), (1500 - unsure, 290));
-            assert_eq!(heap.unread, unsure, "small blocks that may be in a fastbin");
-            assert_eq!(heap.free_not_resident, 40);
-        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ebb_allocators::Allocator;
 use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind, SymbolKind};
 
 use super::elf::Elf;
@@ -37,12 +38,12 @@ pub enum Inside {
 
 impl Inside {
     /// The known allocator that it is; none where no library could take its place.
-    pub fn allocator(self) -> Option<&'static str> {
+    pub fn allocator(self) -> Option<Allocator> {
         match self {
-            Inside::PrefixedJemalloc | Inside::Jemalloc => Some("jemalloc"),
-            Inside::Mimalloc => Some("mimalloc"),
-            Inside::Ebbmalloc => Some("ebbmalloc"),
-            Inside::Tcmalloc => Some("tcmalloc"),
+            Inside::PrefixedJemalloc | Inside::Jemalloc => Some(Allocator::Jemalloc),
+            Inside::Mimalloc => Some(Allocator::Mimalloc),
+            Inside::Ebbmalloc => Some(Allocator::Ebbmalloc),
+            Inside::Tcmalloc => Some(Allocator::Tcmalloc),
             Inside::Go | Inside::Rpmalloc | Inside::Snmalloc => None,
         }
     }

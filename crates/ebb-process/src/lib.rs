@@ -3,9 +3,10 @@
 //! Used by the command line, diagnoses, trials and the rules of `ebb check`. It knows no verdict. What cannot be read
 //! is `None` or an error with its reason, never 0.
 //!
-//! - [`snapshot`]: the facts of one look, as plain data; [`example`] is one for tests.
+//! - [`snapshot`]: the facts of one look, as plain data.
 //! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
-//! - [`root`], [`environ`], [`inherited`], [`look`], [`not_read`]: how a process sees files and variables; limits of a look.
+//! - [`library`]: an allocator's library that fits a program.
+//! - [`root`], [`environ`], [`inherited`], [`look`]: how a process sees files and variables; limits of a look.
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
 //! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
@@ -17,6 +18,7 @@ pub mod counters;
 pub mod elf;
 pub mod enclosure;
 pub mod environ;
+#[cfg(any(test, feature = "example"))]
 pub mod example;
 pub mod follow;
 pub mod heap;
@@ -24,11 +26,11 @@ pub mod hidden;
 pub mod inherited;
 pub mod inside;
 pub mod instruments;
+pub mod library;
 pub mod look;
 pub mod machine;
 pub mod mappings;
 mod memory;
-pub mod not_read;
 pub mod pool;
 pub mod program;
 pub mod python;
@@ -41,6 +43,6 @@ pub mod tree;
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain, started_malloc_source};
 pub use counters::Counters;
 pub use elf::{Elf, Libc, libc_of};
-pub use not_read::NotRead;
+pub use look::NotRead;
 pub use program::Program;
 pub use tree::{Sample, Tree, identity};

@@ -78,10 +78,7 @@ pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
                     swap: usage.swap,
                     ..Usage::default()
                 };
-                let copies = match is_without_file(map) {
-                    true => Kind::Anonymous,
-                    false => Kind::Data,
-                };
+                let copies = if is_without_file(map) { Kind::Anonymous } else { Kind::Data };
                 kinds.entry(copies).or_default().add(own);
                 kinds.entry(kind).or_default().add(Usage {
                     rss: usage.rss - own.rss.min(usage.rss),

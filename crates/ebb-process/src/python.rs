@@ -4,14 +4,14 @@
 
 use std::collections::HashMap;
 
+use ebb_inspect::Target;
 use ebb_inspect::cpython::{self, Arenas};
-use ebb_inspect::{Target, Unreadable};
 
 use super::counters::Counters;
 use super::heap;
 use super::look;
-use super::not_read::NotRead;
-use crate::snapshot::{Collector, Heap, Interpreter, Objects, OfType, Python};
+use super::look::NotRead;
+use crate::snapshot::{Heap, Interpreter, Objects, OfType, Python};
 
 /// Number of types that are reported.
 const MOST_TYPES: usize = 100;
@@ -27,21 +27,16 @@ pub struct Read {
 
 /// Reads the CPython in `pid`. `large` are the live blocks of its `malloc` from 1 MiB on, where they are known.
 pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
-    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
     let read = cpython::Python::read(&target, large.unwrap_or_default());
-    let read = read.map_err(|error| not_read(pid, error))?;
+    let mut read = read.map_err(|error| NotRead::of(pid, error))?;
     let reader = name(read.version);
-    let buffers = read.buffers.iter().map(|it| OfType {
-        name: it.name.clone(),
-        count: it.count,
-        bytes: it.bytes,
-    });
     Ok(Read {
         objects: objects(&target, &reader, read.arenas),
         python: Python {
-            buffers: large.map(|_| buffers.collect()),
-            types: types(&read.interpreters),
-            interpreters: read.interpreters.iter().map(interpreter).collect(),
+            buffers: large.map(|_| read.buffers),
+            types: types(&mut read.interpreters),
+            interpreters: read.interpreters,
             reader,
         },
     })
@@ -49,9 +44,9 @@ pub fn read(pid: i32, large: Option<&[(u64, u64)]>) -> Result<Read, NotRead> {
 
 /// Reads its object arenas alone: without the collectors' lists, which take seconds where there are many objects.
 pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
-    let target = look::open(pid).map_err(|error| not_read(pid, error.into()))?;
+    let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
     let read = cpython::Python::arenas(&target);
-    let (version, arenas) = read.map_err(|error| not_read(pid, error))?;
+    let (version, arenas) = read.map_err(|error| NotRead::of(pid, error))?;
     objects(&target, &name(version), arenas)
 }
 
@@ -72,11 +67,6 @@ pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> 
 
 fn name((major, minor): (u8, u8)) -> String {
     format!("CPython {major}.{minor}")
-}
-
-fn not_read(pid: i32, error: cpython::Unsupported) -> NotRead {
-    let refused = cpython::Unsupported::Unreadable(Unreadable::Refused);
-    NotRead::of(pid, &error, error == refused)
 }
 
 fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Objects, NotRead> {
@@ -109,34 +99,19 @@ fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Obje
     })
 }
 
-fn interpreter(of: &cpython::Interpreter) -> Interpreter {
-    Interpreter {
-        id: of.id,
-        collector: of.collector.as_ref().map(|of| Collector {
-            enabled: of.enabled,
-            thresholds: of.generations.map(|it| it.threshold),
-            counts: of.generations.map(|it| it.count),
-            tracked: of.generations.map(|it| it.tracked),
-            frozen: of.frozen,
-            complete: of.complete,
-            swapped: of.swapped,
-        }),
+/// The types of all interpreters, taken out of them: each has its own `list`, by another address and the same name.
+fn types(interpreters: &mut [Interpreter]) -> Vec<OfType> {
+    let mut sums: HashMap<Option<String>, OfType> = HashMap::new();
+    let collectors = interpreters.iter_mut().filter_map(|it| it.collector.as_mut());
+    for of in collectors.flat_map(|collector| std::mem::take(&mut collector.types)) {
+        let sum = sums
+            .entry(of.name.clone())
+            .or_insert_with(|| OfType { name: of.name, ..OfType::default() });
+        sum.count += of.count;
+        sum.bytes += of.bytes;
     }
-}
-
-/// The types of all interpreters: each has its own `list`, by another address and the same name.
-fn types(interpreters: &[cpython::Interpreter]) -> Vec<OfType> {
-    let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
-    let collectors = interpreters.iter().filter_map(|it| it.collector.as_ref());
-    for of in collectors.flat_map(|collector| &collector.types) {
-        let sum = sums.entry(&of.name).or_default();
-        *sum = (sum.0 + of.count, sum.1 + of.bytes);
-    }
-    let mut types: Vec<OfType> = sums
-        .into_iter()
-        .map(|(name, (count, bytes))| OfType { name: Some(name.to_owned()), count, bytes })
-        .collect();
-    types.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    let mut types: Vec<OfType> = sums.into_values().collect();
+    OfType::sort(&mut types);
     types.truncate(MOST_TYPES);
     types
 }

@@ -9,6 +9,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use ebb_inspect::cpython::{Collector, Interpreter, OfType};
+pub use ebb_inspect::{Class, Heap};
+
 /// The layout's version: grows when a field changes its meaning.
 pub const FORMAT: u32 = 1;
 
@@ -239,68 +242,6 @@ pub enum Runtime {
     Ruby,
 }
 
-/// What an allocator holds of a process's memory; all of it resident bytes, so that the parts add up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Heap {
-    /// Who says so: `glibc 2.36`, `ebbmalloc's counters`.
-    pub reader: String,
-    /// Resident bytes of its regions, the sum of what follows up to `unread`.
-    pub resident: u64,
-    /// In blocks that the program has and has not freed.
-    pub live: u64,
-    /// Whole free pages that `malloc_trim` returns.
-    pub trimmable: u64,
-    /// Free pages at the ends of secondary arenas, which only a lower trim threshold returns.
-    pub tops: u64,
-    /// Free bytes on pages that live blocks use as well.
-    pub pinned: u64,
-    /// Freed bytes that threads' caches and fast bins hold.
-    pub cached: u64,
-    /// Whole free pages that an allocator other than glibc's keeps, to use or return later: jemalloc's dirty pages,
-    /// mimalloc's before their purge, tcmalloc's free spans.
-    #[serde(default)]
-    pub kept: u64,
-    /// Free pages that it returned lazily (MADV_FREE): the kernel takes them when memory is short.
-    #[serde(default)]
-    pub lazy: u64,
-    /// Whole free pages that are locked in memory (mlock): the kernel refuses to take them back.
-    #[serde(default)]
-    pub locked: u64,
-    /// The allocator's own bookkeeping, if it is known separately.
-    pub metadata: u64,
-    /// Not read: torn while the program ran, or put there by others.
-    pub unread: u64,
-    /// Bytes that the allocator counts as its own and that were not found: as far as they are resident they lie in the process's
-    /// other anonymous memory. Not a part of `resident`.
-    #[serde(default)]
-    pub missing: u64,
-    /// Free bytes whose pages are not resident: nothing to gain there.
-    pub free_not_resident: u64,
-    /// Arenas, where it has such.
-    pub arenas: Option<u64>,
-    /// Free blocks that `malloc_trim` would look at, where it is one that returns them.
-    #[serde(default)]
-    pub free_blocks: Option<u64>,
-    /// After this time idle pages have gone back by themselves; absent where they stay.
-    #[serde(default)]
-    pub returns_within_ms: Option<u64>,
-    /// The most that these figures may be off, as a part of `resident`.
-    pub error: f64,
-    /// What else the reader found out, in words: thresholds, what is missing.
-    pub notes: Vec<String>,
-    /// The allocator's settings in force, under its own names for them; those that are known.
-    #[serde(default)]
-    pub settings: BTreeMap<String, String>,
-    /// The environment's variable from which it takes settings, where it takes them so.
-    #[serde(default)]
-    pub settings_variable: Option<String>,
-    /// Live blocks by the upper bound of their size class: count and bytes; empty where not read.
-    pub classes: BTreeMap<u64, Class>,
-    /// Large live blocks, addresses and bytes: for the readers of the same look, never written down.
-    #[serde(skip)]
-    pub large: Vec<(u64, u64)>,
-}
-
 /// The arenas in which CPython puts objects up to 512 bytes; resident bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Objects {
@@ -325,55 +266,6 @@ pub struct Python {
     pub types: Vec<OfType>,
     /// Live blocks of 1 MiB or more, by what they are to Python; absent where it is not known which there are.
     pub buffers: Option<Vec<OfType>>,
-}
-
-/// One interpreter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interpreter {
-    /// Its number.
-    pub id: i64,
-    /// Its collector; in 3.8 all interpreters share the main one's.
-    pub collector: Option<Collector>,
-}
-
-/// The state of a garbage collector.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Collector {
-    /// Whether it runs by itself (`gc.isenabled()`).
-    pub enabled: bool,
-    /// `gc.get_threshold()`; the first is 0 where it never runs.
-    pub thresholds: [i32; 3],
-    /// `gc.get_count()`.
-    pub counts: [i32; 3],
-    /// Objects in each generation, the youngest first.
-    pub tracked: [u64; 3],
-    /// Objects that `gc.freeze()` has set aside.
-    pub frozen: u64,
-    /// Whether every list was read to its end; if not, there are more than that.
-    pub complete: bool,
-    /// Whether one led into a page that is in swap, which is not read.
-    #[serde(default)]
-    pub swapped: bool,
-}
-
-/// Objects or blocks of one type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OfType {
-    /// The type's name; absent for blocks that no object was found to have.
-    pub name: Option<String>,
-    /// Number of objects or blocks.
-    pub count: u64,
-    /// Their bytes: of objects without what they point to.
-    pub bytes: u64,
-}
-
-/// Blocks of one size class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Class {
-    /// Number of objects or blocks.
-    pub count: u64,
-    /// Sum of their sizes in bytes.
-    pub bytes: u64,
 }
 
 /// Work done since the start; a growth is set against it.
@@ -496,39 +388,6 @@ impl Process {
     pub fn usage(&self, kind: Kind) -> Option<Usage> {
         let memory = self.memory.as_ref()?;
         Some(memory.get(&kind).copied().unwrap_or_default())
-    }
-}
-
-impl Heap {
-    /// The heaps of two allocators in one process, as one.
-    pub fn with(mut self, other: Self) -> Self {
-        self.reader = format!("{} and {}", self.reader, other.reader);
-        self.resident += other.resident;
-        self.live += other.live;
-        self.trimmable += other.trimmable;
-        self.tops += other.tops;
-        self.pinned += other.pinned;
-        self.cached += other.cached;
-        self.kept += other.kept;
-        self.lazy += other.lazy;
-        self.locked += other.locked;
-        self.metadata += other.metadata;
-        self.unread += other.unread;
-        self.missing = self.missing.saturating_add(other.missing);
-        self.free_not_resident += other.free_not_resident;
-        self.arenas = Option::zip(self.arenas, other.arenas).map(|(one, two)| one + two);
-        self.free_blocks = self.free_blocks.or(other.free_blocks);
-        self.error = self.error.max(other.error);
-        self.notes.extend(other.notes);
-        self.settings.extend(other.settings);
-        self.settings_variable = self.settings_variable.or(other.settings_variable);
-        for (size, class) in other.classes {
-            let sum = self.classes.entry(size).or_default();
-            sum.count += class.count;
-            sum.bytes += class.bytes;
-        }
-        self.large.extend(other.large);
-        self
     }
 }
 

@@ -15,7 +15,7 @@ pub fn table(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
     let columns: Vec<Column> = columns.iter().copied().filter(has).collect();
     let rows = against.variants.iter().map(|changes| Row {
         name: changes.name.clone(),
-        recommended: trial.verdict.variant.as_deref() == Some(changes.name.as_str()),
+        recommended: trial.recommends(&changes.name),
         cells: columns
             .iter()
             .map(|column| match changes.columns.get(column) {

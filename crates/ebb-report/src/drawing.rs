@@ -1,6 +1,13 @@
-//! What the drawings of a page share: sizes, colours and patterns of lines, round steps of an axis.
+//! What the drawings of a page share: sizes, colours and patterns of lines, round steps of an axis, their templates.
+//!
+//! The template engine of the page draws, and these files compute coordinates. Weighed against it: plotters (no classes or
+//! CSS variables, so no dark mode and no zoom by the page's script), charming (JavaScript from a network), poloto (its own
+//! axes, no bands or phases), svg (a builder, as long as the markup itself).
 
+use ebb_allocators::Allocator;
 use ebb_trial::results::Variant;
+use minijinja::Environment;
+use minijinja::value::Serde;
 use serde::Serialize;
 
 /// Patterns of the lines; the first is solid.
@@ -9,13 +16,13 @@ const DASHES: [&str; 8] = ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3",
 /// Number of colours that the page defines as `--line-0` and so on.
 pub const COLOURS: usize = 9;
 /// The colour of an allocator, on every page: a reader of two pages must not learn it twice.
-const OF_ALLOCATORS: [(&str, usize); 6] = [
-    ("glibc", 0),
-    ("ebbmalloc", 2),
-    ("jemalloc", 1),
-    ("mimalloc", 3),
-    ("tcmalloc", 4),
-    ("musl", 6),
+const OF_ALLOCATORS: [(Allocator, usize); 6] = [
+    (Allocator::Glibc, 0),
+    (Allocator::Ebbmalloc, 2),
+    (Allocator::Jemalloc, 1),
+    (Allocator::Mimalloc, 3),
+    (Allocator::Tcmalloc, 4),
+    (Allocator::Musl, 6),
 ];
 /// The colours of all others, in the order in which they come.
 const OF_OTHERS: [usize; 3] = [5, 7, 8];
@@ -36,7 +43,7 @@ pub fn strokes(variants: &[Variant]) -> Vec<Stroke> {
     let mut strokes: Vec<Stroke> = Vec::new();
     for variant in variants {
         let allocator = variant.allocator.as_str();
-        let known = OF_ALLOCATORS.iter().find(|(name, _)| *name == allocator);
+        let known = OF_ALLOCATORS.iter().find(|(known, _)| known.name() == allocator);
         let colour = known.map_or_else(
             || {
                 let place = others.iter().position(|name| *name == allocator);
@@ -60,7 +67,7 @@ pub fn strokes(variants: &[Variant]) -> Vec<Stroke> {
 }
 
 /// A size of the drawing, in its own units, which are CSS pixels where it is not scaled.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Size {
     pub(super) width: f64,
     pub(super) height: f64,
@@ -98,6 +105,11 @@ impl Size {
     pub(super) fn bottom_edge(self) -> f64 {
         self.height - self.bottom
     }
+
+    /// Whether there is room for short labels only.
+    pub(super) fn is_narrow(self) -> bool {
+        self.width < 500.0
+    }
 }
 
 /// 1, 2 or 5 times a power of ten, not below `rough`.
@@ -110,9 +122,27 @@ pub(super) fn nice_step(rough: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// Text within SVG.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// To one decimal: more would only make the page bigger.
+pub(super) fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// The data of an SVG path through points of a drawing.
+pub(super) fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let parts = points.enumerate().map(|(index, (x, y))| {
+        let command = if index == 0 { 'M' } else { 'L' };
+        format!("{command}{x} {y}")
+    });
+    parts.collect()
+}
+
+/// Fills in the template of a drawing; what is put in is escaped.
+pub(super) fn fill(
+    template: &str,
+    contents: &serde_json::Value,
+) -> Result<String, minijinja::Error> {
+    // The name's ending switches escaping on.
+    Environment::new().render_named_str("drawing.html", template, Serde(contents))
 }
 
 #[cfg(test)]

@@ -44,18 +44,18 @@ pub fn csv(trial: &Trial) -> Result<String, String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let about = ["variant", "allocator", "recommended", "n", "disturbed_times", "disturbed_memory"];
     let header = about.map(str::to_owned).into_iter();
-    let header = header.chain(Column::ALL.into_iter().flat_map(names));
+    let header = header.chain(Column::ALL.iter().copied().flat_map(names));
     writer.write_record(header).map_err(|error| error.to_string())?;
     for variant in &trial.variants {
         let about = [
             variant.name.clone(),
             variant.allocator.clone(),
-            is_recommended(trial, variant).to_string(),
+            trial.recommends(&variant.name).to_string(),
             complete(variant).to_string(),
             in_words(times_disturbed(variant)),
             in_words(memory_disturbed(variant)),
         ];
-        let cells = Column::ALL.into_iter().flat_map(|column| values(variant, column));
+        let cells = Column::ALL.iter().flat_map(|column| values(variant, *column));
         let cells = cells.map(|value| value.map_or_else(String::new, |value| value.to_string()));
         writer.write_record(about.into_iter().chain(cells)).map_err(|error| error.to_string())?;
     }
@@ -85,7 +85,7 @@ fn names(column: Column) -> Vec<String> {
 
 /// The cells of a column, in the order of [`names`].
 fn values(variant: &Variant, column: Column) -> Vec<Option<f64>> {
-    let figure = figure(variant, column);
+    let figure = variant.figure(column);
     let parts = parts(column).iter();
     let parts = parts.map(|(_, part)| figure.and_then(part));
     std::iter::once(figure.map(|figure| figure.median)).chain(parts).collect()
@@ -99,7 +99,7 @@ fn parts(column: Column) -> &'static [Part] {
 pub fn markdown(trial: &Trial) -> String {
     let shown: Vec<(Column, bool)> = IN_MARKDOWN
         .into_iter()
-        .filter(|(column, _)| trial.variants.iter().any(|it| figure(it, *column).is_some()))
+        .filter(|(column, _)| trial.variants.iter().any(|it| it.figure(*column).is_some()))
         .map(|(column, versus)| (column, versus && trial.variants.len() > 1))
         .collect();
     let mut header = vec!["variant".to_owned(), "n".to_owned()];
@@ -117,10 +117,10 @@ pub fn markdown(trial: &Trial) -> String {
     let rule = format!("|---|{}---|\n", "---:|".repeat(header.len() - 2));
     let rows = trial.variants.iter().map(|variant| {
         let name = escape(&variant.name);
-        let name = if is_recommended(trial, variant) { format!("**{name}**") } else { name };
+        let name = if trial.recommends(&variant.name) { format!("**{name}**") } else { name };
         let mut cells = vec![name, complete(variant).to_string()];
         for (column, versus) in &shown {
-            cells.extend(cells_of(trial, figure(variant, *column), *column, *versus));
+            cells.extend(cells_of(trial, variant.figure(*column), *column, *versus));
         }
         cells.push(disturbed(variant).to_owned());
         line(&cells)
@@ -147,16 +147,8 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
-    variant.summary.as_ref()?.figures.get(&column)
-}
-
 fn complete(variant: &Variant) -> u32 {
     variant.summary.as_ref().map_or(0, |summary| summary.runs)
-}
-
-fn is_recommended(trial: &Trial, variant: &Variant) -> bool {
-    trial.verdict.variant.as_deref() == Some(variant.name.as_str())
 }
 
 /// Whether other programs took processors from a run that counts; nothing where no run could tell.
@@ -198,7 +190,7 @@ fn disturbed(variant: &Variant) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_trial::example;
+    use crate::example;
 
     fn read(text: &str) -> Vec<csv::StringRecord> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
@@ -215,7 +207,7 @@ mod tests {
         });
         let measures = measures.unwrap();
         for column in Column::ALL {
-            let name = &names(column)[0];
+            let name = &names(*column)[0];
             assert!(measures.get(name).is_some(), "{name} is not in {measures}");
         }
     }

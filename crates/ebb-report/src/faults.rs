@@ -37,11 +37,7 @@ pub fn price(trial: &Trial) -> Option<String> {
 /// The medians of a column, of the variants that have one.
 fn counted(trial: &Trial, column: Column) -> Vec<Counted<'_>> {
     let variants = trial.variants.iter();
-    let median = variants.filter_map(|variant| {
-        let count = variant.summary.as_ref()?.median(column)?;
-        Some((variant.name.as_str(), count))
-    });
-    median.collect()
+    variants.filter_map(|it| Some((it.name.as_str(), it.median(column)?))).collect()
 }
 
 fn priced(counted: &[Counted], each_s: f64) -> String {
@@ -59,7 +55,7 @@ fn micros(cost_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_trial::example;
+    use crate::example;
     use ebb_trial::results::Figure;
 
     /// The example's trial, whose variants had so many page faults and refaults.

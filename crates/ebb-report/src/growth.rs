@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
-use ebb_diagnosis::facts::difference::{Change, Difference, Unit};
-use ebb_diagnosis::facts::growth::{Growth, Series, Trend};
+use ebb_diagnosis::facts::growth::{Change, Difference, Growth, Series, Trend, Unit};
 
 /// A series that moved by less has no line in the short form.
 const LEAST_MOVE: u64 = 100_000;

@@ -4,30 +4,32 @@
 //! without the script; the script adds the values under the pointer.
 
 use super::chart::{self, TimeScale};
-use super::drawing::{NARROW, Stroke, WIDE, escape, strokes};
+use super::drawing::{NARROW, Stroke, WIDE, strokes, tenths};
 use super::figures;
 use super::latency;
 use super::notes::{self, Note};
-use super::table::Table;
+use super::table::{Table, WORD_ENDS};
 use super::tables;
 use super::timeline::Timeline;
 use ebb_trial::results::{Column, Trial, Unit, Variant, Verdict, VerdictKind, Workload};
-use minijinja::Environment;
 use minijinja::value::{Serde, Value};
+use minijinja::{Environment, HtmlEscape};
 use serde::Serialize;
+use serde_json::json;
 use std::path::Path;
 
 /// The whole page.
 pub fn render(trial: &Trial) -> Result<String, String> {
+    page(trial).map_err(|error| error.to_string())
+}
+
+fn page(trial: &Trial) -> Result<String, minijinja::Error> {
     let timeline = Timeline::of(trial);
     let distributions = latency::of(trial);
     let mut environment = Environment::new();
     environment.add_filter("breakable", |name: &str| breakable(name));
     // The name's ending switches escaping of HTML on.
-    environment
-        .add_template("page.html", include_str!("page/page.html"))
-        .map_err(|error| error.to_string())?;
-    let page = environment.get_template("page.html").map_err(|error| error.to_string())?;
+    environment.add_template("page.html", include_str!("page/page.html"))?;
     let contents = Contents {
         style: include_str!("page/page.css"),
         script: include_str!("page/page.js"),
@@ -36,12 +38,12 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         verdict: &trial.verdict,
         more: notes::conclusions(trial)[1..].to_vec(),
         bars: bars(trial),
-        wide: chart::draw(&timeline, WIDE),
-        narrow: chart::draw(&timeline, NARROW),
-        latency_wide: latency::draw(&distributions, WIDE),
-        latency_narrow: latency::draw(&distributions, NARROW),
+        wide: chart::draw(&timeline, WIDE)?,
+        narrow: chart::draw(&timeline, NARROW)?,
+        latency_wide: latency::draw(&distributions, WIDE)?,
+        latency_narrow: latency::draw(&distributions, NARROW)?,
         legend: legend(&timeline),
-        lines: data(&timeline)?,
+        lines: data(&timeline),
         has_band: timeline.lines.iter().any(|line| !line.band.is_empty()),
         has_live: timeline.lines.iter().any(|line| !line.live.is_empty()),
         tables: tables::of(trial),
@@ -49,15 +51,11 @@ pub fn render(trial: &Trial) -> Result<String, String> {
         docs: DOCS,
         notes: notes::of(trial),
         method: notes::method(trial),
-        variants: trial
-            .variants
-            .iter()
-            .map(|variant| Ground::of(variant, &trial.workload))
-            .collect(),
+        variants: trial.variants.iter().map(|it| Ground::of(it, &trial.workload)).collect(),
         metric: trial.metric.label(),
         is_live: trial.canary.is_some(),
     };
-    page.render(Serde(&contents)).map_err(|error| error.to_string())
+    environment.get_template("page.html")?.render(Serde(&contents))
 }
 
 /// What the template shows.
@@ -122,14 +120,11 @@ fn next(trial: &Trial) -> Vec<Step> {
 
 /// A name as HTML, which may be broken after the signs between its words, and nowhere else.
 fn breakable(name: &str) -> Value {
-    let mut out = String::with_capacity(name.len());
-    for letter in name.chars() {
-        out.push_str(&escape(letter.encode_utf8(&mut [0; 4])));
-        if matches!(letter, '+' | '=' | ',' | ':' | '/' | '_' | '-') {
-            out.push_str("<wbr>");
-        }
-    }
-    Value::from_safe_string(out)
+    let parts = name.split_inclusive(WORD_ENDS).map(|part| {
+        let end = if part.ends_with(WORD_ENDS) { "<wbr>" } else { "" };
+        format!("{}{end}", HtmlEscape(part))
+    });
+    Value::from_safe_string(parts.collect())
 }
 
 /// What a variant ran on.
@@ -182,28 +177,24 @@ fn bars(trial: &Trial) -> Vec<Bar> {
     let highest = trial
         .variants
         .iter()
-        .filter_map(|variant| variant.summary.as_ref())
-        .flat_map(|summary| [Column::Peak, held].map(|column| summary.figures.get(&column)))
+        .flat_map(|variant| [Column::Peak, held].map(|column| variant.figure(column)))
         .flatten()
         .map(|figure| figure.max)
         .fold(1.0, f64::max);
     let percent = |bytes: f64| (bytes / highest * 1000.0).round() / 10.0;
     let strokes = strokes(&trial.variants);
     let bar = |(index, variant): (usize, &Variant)| {
-        let figure = |column: Column| {
-            variant.summary.as_ref().and_then(|summary| summary.figures.get(&column))
-        };
-        let (after, peak) = (figure(held), figure(Column::Peak));
+        let (after, peak) = (variant.figure(held), variant.figure(Column::Peak));
         Bar {
             name: variant.name.clone(),
-            recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+            recommended: trial.recommends(&variant.name),
             colour: strokes[index].colour,
             after_rest: after
                 .map_or(String::new(), |figure| figures::plain(figure.median, Unit::Bytes)),
             after_rest_percent: after.map_or(0.0, |figure| percent(figure.median)),
             peak: peak.map(|figure| figures::plain(figure.median, Unit::Bytes)),
             peak_percent: peak.map(|figure| percent(figure.median)),
-            live_percent: figure(Column::Live).map(|figure| percent(figure.median)),
+            live_percent: variant.figure(Column::Live).map(|figure| percent(figure.median)),
             range_percent: after
                 .filter(|figure| figure.n > 1)
                 .map(|figure| (percent(figure.min), percent(figure.max))),
@@ -234,54 +225,30 @@ fn legend(timeline: &Timeline) -> Vec<Entry> {
 }
 
 /// The lines for the script: what stands under the pointer.
-fn data(timeline: &Timeline) -> Result<String, String> {
-    #[derive(Serialize)]
-    struct Data<'a> {
-        end_s: f64,
-        scale: TimeScale,
-        phases: Vec<DataPhase<'a>>,
-        lines: Vec<DataLine<'a>>,
-    }
-    #[derive(Serialize)]
-    struct DataPhase<'a> {
-        name: &'a str,
-        round: u32,
-        to_s: f64,
-    }
-    #[derive(Serialize)]
-    struct DataLine<'a> {
-        variant: usize,
-        name: &'a str,
-        /// Seconds and MB.
-        points: Vec<(f64, f64)>,
-    }
-    let round = |value: f64| (value * 10.0).round() / 10.0;
-    let lines = timeline.lines.iter().map(|line| DataLine {
-        variant: line.variant,
-        name: &line.name,
-        points: line.median.iter().map(|(at_s, mb)| (round(*at_s), round(*mb))).collect(),
+fn data(timeline: &Timeline) -> String {
+    let lines = timeline.lines.iter().map(|line| {
+        let points = line.median.iter().map(|(at_s, mb)| (tenths(*at_s), tenths(*mb)));
+        json!({ "variant": line.variant, "name": line.name, "points": points.collect::<Vec<_>>() })
     });
-    let phases = timeline.shades.iter().map(|shade| DataPhase {
-        name: &shade.name,
-        round: shade.round,
-        to_s: shade.to_s,
+    let phases = timeline
+        .shades
+        .iter()
+        .map(|shade| json!({ "name": shade.name, "round": shade.round, "to_s": shade.to_s }));
+    let data = json!({
+        "end_s": timeline.end_s,
+        "scale": TimeScale::of(timeline.end_s),
+        "phases": phases.collect::<Vec<_>>(),
+        "lines": lines.collect::<Vec<_>>(),
     });
-    let text = serde_json::to_string(&Data {
-        end_s: timeline.end_s,
-        scale: TimeScale::of(timeline.end_s),
-        phases: phases.collect(),
-        lines: lines.collect(),
-    })
-    .map_err(|error| error.to_string())?;
     // Inside a script element only a closing tag could end it.
-    Ok(text.replace('<', "\\u003c"))
+    data.to_string().replace('<', "\\u003c")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drawing::COLOURS;
-    use ebb_trial::example;
+    use crate::example;
 
     #[test]
     fn the_page_is_whole_and_needs_no_network() {

@@ -4,9 +4,9 @@
 //! Used by the tables and the page. A variant one of whose loads gave no histogram has no distribution: a
 //! part would be taken for the whole. Pure.
 
-use super::drawing::{Size, Stroke, escape, strokes};
-use ebb_trial::results::{LoadResult, Trial, Variant};
-use std::fmt::Write;
+use super::drawing::{Size, Stroke, fill, path, strokes, tenths};
+use ebb_trial::results::{Run, Trial, Variant};
+use serde_json::json;
 
 /// The quantiles of the table.
 pub const QUANTILES: [(&str, f64); 5] =
@@ -49,13 +49,8 @@ impl Distribution {
 pub fn of(trial: &Trial) -> Vec<Distribution> {
     let strokes = strokes(&trial.variants);
     let one = |(variant, facts): (usize, &Variant)| {
-        let loads: Vec<&LoadResult> = facts
-            .complete()
-            .flat_map(|run| &run.phases)
-            .filter(|span| span.kind.counts())
-            .filter_map(|span| span.load.as_ref())
-            .collect();
-        let cells: Option<Vec<_>> = loads.iter().map(|load| load.histogram_ms.as_ref()).collect();
+        let loads = facts.complete().flat_map(Run::loads);
+        let cells: Option<Vec<_>> = loads.map(|load| load.histogram_ms.as_ref()).collect();
         let cells = ebb_statistics::merge_cells(cells?.into_iter().flatten());
         let any = cells.iter().any(|(upper, count)| *count > 0 && *upper > 0.0);
         any.then(|| Distribution {
@@ -69,69 +64,41 @@ pub fn of(trial: &Trial) -> Vec<Distribution> {
 }
 
 /// Draws them as shares over a logarithmic axis; empty without one.
-pub fn draw(distributions: &[Distribution], size: Size) -> String {
+pub fn draw(distributions: &[Distribution], size: Size) -> Result<String, minijinja::Error> {
     let curves: Vec<Vec<(f64, f64)>> = distributions.iter().map(Distribution::shares).collect();
     let bounds = || curves.iter().flatten().map(|(ms, _)| *ms).filter(|ms| *ms > 0.0);
     let (Some(low), Some(high)) = (bounds().reduce(f64::min), bounds().reduce(f64::max)) else {
-        return String::new();
+        return Ok(String::new());
     };
     // One more decade where all lie in one point.
     let (low, high) = (low / 1.5, high.max(low * 1.5));
     let (left, right) = (size.left, size.width - size.left / 2.0);
-    let x = |ms: f64| left + (ms.max(low) / low).ln() / (high / low).ln() * (right - left);
-    let y = |share: f64| size.top + (1.0 - share) * (size.bottom_edge() - size.top);
-    let mut svg = format!(
-        "<svg class=\"latency {0}\" viewBox=\"0 0 {1} {2}\" role=\"img\" aria-labelledby=\"latency-title-{0}\">\
-         <title id=\"latency-title-{0}\">Share of requests by latency, one line per variant; the table of latencies has the figures</title>",
-        size.class, size.width, size.height
-    );
-    for share in [0.0, 0.25, 0.5, 0.75, 0.9, 0.99] {
-        let at = y(share);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
-        );
-        // 99 % would stand on 90 %.
-        if share != 0.99 {
-            let _ = write!(
-                svg,
-                "<text class=\"tick-y\" x=\"{}\" y=\"{:.1}\">{}</text>",
-                left - 7.0,
-                at + 4.0,
-                (share * 100.0).round()
-            );
-        }
-    }
-    for ms in ticks(low, high) {
-        let _ = write!(
-            svg,
-            "<text class=\"tick-x\" x=\"{:.1}\" y=\"{:.1}\">{ms}</text>",
-            x(ms),
-            size.bottom_edge() + 17.0
-        );
-    }
-    for (distribution, curve) in distributions.iter().zip(&curves) {
+    let x = |ms: f64| tenths(left + (ms.max(low) / low).ln() / (high / low).ln() * (right - left));
+    let y = |share: f64| tenths(size.top + (1.0 - share) * (size.bottom_edge() - size.top));
+    // 99 % would stand on 90 %.
+    let shares = [(0.0, "0"), (0.25, "25"), (0.5, "50"), (0.75, "75"), (0.9, "90"), (0.99, "")];
+    let lines = distributions.iter().zip(&curves).map(|(distribution, curve)| {
         let start = curve.first().map_or(low, |(ms, _)| ms / 1.5);
-        let mut path = format!("M{:.1} {:.1}", x(start), y(0.0));
-        for (ms, share) in curve {
-            let _ = write!(path, "L{:.1} {:.1}", x(*ms), y(*share));
-        }
-        let _ = write!(
-            svg,
-            "<path class=\"line\" data-v=\"{0}\" style=\"--c:var(--line-{1})\" stroke-dasharray=\"{2}\" d=\"{path}\"><title>{3}</title></path>",
-            distribution.variant,
-            distribution.stroke.colour,
-            distribution.stroke.dashes,
-            escape(&distribution.name)
-        );
-    }
-    let _ = write!(
-        svg,
-        "<text class=\"unit\" x=\"4\" y=\"{}\">%</text><text class=\"unit end\" x=\"{right}\" y=\"{}\">milliseconds</text></svg>",
-        size.top - 9.0,
-        size.height - 8.0
-    );
-    svg
+        let points = [(x(start), y(0.0))].into_iter();
+        json!({
+            "variant": distribution.variant,
+            "name": distribution.name,
+            "colour": distribution.stroke.colour,
+            "dashes": distribution.stroke.dashes,
+            "path": path(points.chain(curve.iter().map(|(ms, share)| (x(*ms), y(*share))))),
+        })
+    });
+    let contents = json!({
+        "size": size,
+        "right": right,
+        "ticks_y": shares.map(|(share, text)| json!({ "at": y(share), "text": text })),
+        "ticks_x": ticks(low, high)
+            .into_iter()
+            .map(|ms| json!({ "at": x(ms), "text": ms.to_string() }))
+            .collect::<Vec<_>>(),
+        "lines": lines.collect::<Vec<_>>(),
+    });
+    fill(include_str!("page/latency.svg"), &contents)
 }
 
 /// 1, 2 and 5 of each power of ten between two bounds; of many only the powers.
@@ -150,7 +117,8 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 mod tests {
     use super::super::drawing::{NARROW, WIDE};
     use super::*;
-    use ebb_trial::example;
+    use crate::example;
+    use ebb_trial::results::LoadResult;
 
     fn trial() -> Trial {
         let mut trial = example::trial();
@@ -185,13 +153,13 @@ mod tests {
         let names: Vec<String> = of(&trial).into_iter().map(|one| one.name).collect();
         assert_eq!(names, ["ebbmalloc"]);
         assert!(of(&example::trial()).is_empty());
-        assert_eq!(draw(&[], WIDE), "");
+        assert_eq!(draw(&[], WIDE).unwrap(), "");
     }
 
     #[test]
     fn the_drawing_has_a_line_a_variant_inside_of_it() {
         for size in [WIDE, NARROW] {
-            let svg = draw(&of(&trial()), size);
+            let svg = draw(&of(&trial()), size).unwrap();
             assert_eq!(svg.matches("class=\"line\"").count(), 2);
             assert!(svg.contains(">10</text>") && svg.contains("milliseconds"), "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

@@ -27,3 +27,9 @@ pub mod tables;
 pub mod text;
 pub mod timeline;
 pub mod trim;
+
+#[cfg(test)]
+#[path = "../../ebb-trial/src/example.rs"]
+mod example;
+#[cfg(test)]
+use ebb_trial::results;

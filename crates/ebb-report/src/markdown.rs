@@ -89,7 +89,7 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_trial::example;
+    use crate::example;
 
     #[test]
     fn the_file_says_what_the_terminal_says() {

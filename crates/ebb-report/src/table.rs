@@ -26,6 +26,9 @@ impl Table {
     }
 }
 
+/// Where a long name may be broken: after the signs between its words.
+pub(super) const WORD_ENDS: [char; 7] = ['+', '=', ',', ':', '/', '_', '-'];
+
 /// The text of a cell without a run.
 pub(super) const NOTHING: &str = "–";
 

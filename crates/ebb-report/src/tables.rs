@@ -5,6 +5,7 @@
 
 use super::table::{Cell, Row, Table, no_figure};
 use super::{changes, figures, latency, notes};
+use ebb_allocators::Allocator;
 use ebb_trial::results::sureness::Reading;
 use ebb_trial::results::{Column, Difference, Figure, Trial, Unit, Variant};
 
@@ -93,7 +94,7 @@ fn latencies(trial: &Trial) -> Option<Table> {
     let distributions = latency::of(trial);
     let rows = distributions.iter().map(|distribution| Row {
         name: distribution.name.clone(),
-        recommended: trial.verdict.variant.as_deref() == Some(distribution.name.as_str()),
+        recommended: trial.recommends(&distribution.name),
         cells: latency::QUANTILES
             .iter()
             .map(|(_, quantile)| match distribution.quantile(*quantile) {
@@ -172,15 +173,15 @@ fn table(
         (**column == Column::Reclaimable && trial.canary.is_none())
             || (**column == Column::AfterRest && oom)
             || (**column == Column::Throughput && unread)
-            || trial.variants.iter().any(|variant| figure(variant, **column).is_some())
+            || trial.variants.iter().any(|variant| variant.figure(**column).is_some())
     };
     let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
     let rows = trial.variants.iter().map(|variant| Row {
         name: variant.name.clone(),
-        recommended: trial.verdict.variant.as_deref() == Some(variant.name.as_str()),
+        recommended: trial.recommends(&variant.name),
         cells: columns
             .iter()
-            .map(|column| match figure(variant, *column) {
+            .map(|column| match variant.figure(*column) {
                 Some(figure) => {
                     let cell = cell(figure, column.unit());
                     match column {
@@ -198,10 +199,6 @@ fn table(
         rows: rows.collect(),
         columns: columns.iter().map(|column| column.label().to_owned()).collect(),
     }
-}
-
-fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
-    variant.summary.as_ref()?.figures.get(&column)
 }
 
 /// How a cell of differences is made.
@@ -279,7 +276,7 @@ fn missing(variant: &Variant, column: Column) -> Cell {
         (None, _) => "–",
         // malloc_trim belongs to glibc: the question does not arise for the others.
         (Some(_), Column::Throughput) if variant.has_unread_loads() => "not read",
-        (Some(_), Column::Reclaimable) if variant.allocator != "glibc" => "n/a",
+        (Some(_), Column::Reclaimable) if variant.allocator != Allocator::Glibc.name() => "n/a",
         (Some(_), _) => "not measured",
     };
     no_figure(text)

@@ -1,6 +1,6 @@
 //! The report in a terminal: tables, notes, and the verdict last, where the eye ends.
 
-use super::table::{Cell, Table};
+use super::table::{Cell, Table, WORD_ENDS};
 use super::{notes, tables};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use ebb_trial::results::Trial;
@@ -69,7 +69,7 @@ fn lines(cell: &Cell) -> String {
 fn in_lines(name: &str) -> String {
     const LETTERS: usize = 20;
     let mut lines = vec![String::new()];
-    for part in name.split_inclusive(['+', '=', ',', ':', '/', '_', '-']) {
+    for part in name.split_inclusive(WORD_ENDS) {
         let is_full = lines.last().is_some_and(|line| {
             !line.is_empty() && line.chars().count() + part.chars().count() > LETTERS
         });
@@ -86,7 +86,7 @@ fn in_lines(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_trial::example;
+    use crate::example;
 
     #[test]
     fn a_terminal_sees_figures_notes_and_the_verdict_last() {

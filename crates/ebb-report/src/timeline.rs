@@ -75,13 +75,10 @@ impl Timeline {
             .iter()
             .enumerate()
             .filter(|(_, variant)| variant.complete().next().is_some())
-            .map(|(index, variant)| {
-                let best = trial.verdict.variant.as_deref() == Some(variant.name.as_str());
-                Line {
-                    best,
-                    stroke: strokes[index],
-                    ..line(index, variant, &shades, end_s, trial.metric)
-                }
+            .map(|(index, variant)| Line {
+                best: trial.recommends(&variant.name),
+                stroke: strokes[index],
+                ..line(index, variant, &shades, end_s, trial.metric)
             })
             .collect();
         let highest = |line: &Line| {
@@ -238,7 +235,7 @@ pub(super) fn value_at(curve: &[(f64, f64)], at_s: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_trial::example;
+    use crate::example;
 
     #[test]
     fn phases_of_different_length_lie_on_one_axis() {

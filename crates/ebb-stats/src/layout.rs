@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 pub const MAGIC: [u8; 8] = *b"ebbheap\0";
 
 /// The version of what the fields mean.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// What a descriptor tells of.
 pub mod kind {

@@ -4,14 +4,14 @@
 //! the same hour's traffic, so differences are taken window by window, in pairs, and their median is
 //! resampled. Windows that one side was not there in are left out.
 
-use super::cost::Share;
+use super::cost::{Share, megabytes};
 use super::summary;
 use crate::results::sureness::Reading;
 use crate::results::{
     Canary, Column, Difference, Figure, Measures, Metric, Run, Sample, Summary, Variant, Verdict,
     VerdictKind,
 };
-use ebb_statistics::slope;
+use ebb_statistics::slope::{self, Slope};
 use std::collections::BTreeMap;
 
 /// Windows of a whole watch: a day has one an hour.
@@ -30,13 +30,9 @@ pub fn cut(seconds: f64, every_s: f64, looks: usize) -> Canary {
 
 /// Fills in summaries, slopes and measures of variants with one run each.
 pub fn summarise(variants: &mut [Variant], canary: &Canary, metric: Metric) {
-    let windows: Vec<Vec<Measures>> = variants
-        .iter()
-        .map(|variant| match variant.runs.first() {
-            Some(run) => windows(run, canary, metric),
-            None => Vec::new(),
-        })
-        .collect();
+    let of = |variant: &Variant| variant.runs.first().map(|run| windows(run, canary, metric));
+    let windows: Vec<Vec<Measures>> =
+        variants.iter().map(|variant| of(variant).unwrap_or_default()).collect();
     let first = windows.first().cloned().unwrap_or_default();
     for (index, (variant, windows)) in variants.iter_mut().zip(&windows).enumerate() {
         let Some(run) = variant.runs.first_mut() else {
@@ -88,11 +84,7 @@ fn measure(samples: &[&Sample], metric: Metric) -> Measures {
 }
 
 /// Of a service that was not restarted: after a restart memory begins anew.
-fn floors_slope(
-    run: &Run,
-    windows: &[Measures],
-    canary: &Canary,
-) -> Option<ebb_statistics::slope::Slope> {
+fn floors_slope(run: &Run, windows: &[Measures], canary: &Canary) -> Option<Slope> {
     if !run.restarts.is_empty() {
         return None;
     }
@@ -113,22 +105,12 @@ fn summary_of(
     for column in COLUMNS {
         let values: Vec<f64> = windows.iter().filter_map(|window| column.of(window)).collect();
         let versus_first = against.and_then(|against| paired(column, windows, against));
-        figures.extend(figure(&values, versus_first).map(|figure| (column, figure)));
+        figures.extend(Figure::of(&values, versus_first).map(|figure| (column, figure)));
     }
     let slope: Vec<f64> = slope.into_iter().collect();
-    figures.extend(figure(&slope, None).map(|figure| (Column::Slope, figure)));
+    figures.extend(Figure::of(&slope, None).map(|figure| (Column::Slope, figure)));
     let runs = figures.get(&Column::Typical)?.n;
     Some(Summary { runs, errors: 0, figures })
-}
-
-fn figure(values: &[f64], versus_first: Option<Difference>) -> Option<Figure> {
-    Some(Figure {
-        n: values.len() as u32,
-        median: ebb_statistics::median(values)?,
-        min: values.iter().copied().reduce(f64::min)?,
-        max: values.iter().copied().reduce(f64::max)?,
-        versus_first,
-    })
 }
 
 /// The median of the differences of the windows that both have.
@@ -151,48 +133,48 @@ fn paired(column: Column, windows: &[Measures], against: &[Measures]) -> Option<
 
 /// Result of the watch: the second side against the first, the lowest where there are more.
 pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
-    let typical = |variant: &Variant| variant.summary.as_ref()?.median(Column::Typical);
-    let not_enough = |reason: String| Verdict {
-        kind: VerdictKind::NotEnough,
-        variant: None,
-        sentence: format!("Not enough evidence: {reason}."),
-    };
+    let typical = |variant: &Variant| variant.median(Column::Typical);
     let Some((first, others)) = variants.split_first() else {
-        return not_enough("nothing was watched".into());
+        return Verdict::not_enough("nothing was watched");
     };
     let Some(held) = typical(first) else {
-        return not_enough(format!("the {} of {} could not be read", metric.label(), first.name));
+        return Verdict::not_enough(&format!(
+            "the {} of {} could not be read",
+            metric.label(),
+            first.name
+        ));
     };
     let lowest = others
         .iter()
         .filter_map(|variant| Some((variant, typical(variant)?)))
         .min_by(|left, right| left.1.total_cmp(&right.1));
     let Some((other, other_held)) = lowest else {
-        return not_enough(format!("no service except {} could be read", first.name));
+        return Verdict::not_enough(&format!("no service except {} could be read", first.name));
     };
-    let figure = other.summary.as_ref().and_then(|summary| summary.figures.get(&Column::Typical));
+    let figure = other.figure(Column::Typical);
     let Some(difference) = figure.and_then(|figure| figure.versus_first) else {
-        return not_enough(format!("{} and {} never ran at the same time", first.name, other.name));
+        return Verdict::not_enough(&format!(
+            "{} and {} never ran at the same time",
+            first.name, other.name
+        ));
     };
     let (Some((low, high)), Some(reading)) = (difference.interval, difference.reading) else {
-        return not_enough("fewer than two windows have figures of both services".into());
+        return Verdict::not_enough("fewer than two windows have figures of both services");
     };
-    let mb = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
     let windows = figure.map_or(0, |figure| figure.n);
     let over = format!("over {windows} windows of {}", words(canary.window_s));
     let (name, first_name) = (&other.name, &first.name);
     let interval = format!("{:+.0} … {:+.0} MB", low / 1e6, high / 1e6);
     match reading {
-        Reading::NoRealDifference => Verdict {
-            kind: VerdictKind::NoRealDifference,
-            variant: None,
-            sentence: format!(
+        Reading::NoRealDifference => Verdict::without_variant(
+            VerdictKind::NoRealDifference,
+            format!(
                 "No real difference between {first_name} ({}) and {name} ({}): {interval} {over}.",
-                mb(held),
-                mb(other_held)
+                megabytes(held),
+                megabytes(other_held)
             ),
-        },
-        Reading::Unclear => not_enough(format!(
+        ),
+        Reading::Unclear => Verdict::not_enough(&format!(
             "the difference between {first_name} and {name} is not clear yet: {interval} {over}; watch longer"
         )),
         Reading::Real => {
@@ -206,8 +188,8 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
                 variant: Some(best.clone()),
                 sentence: format!(
                     "{best} holds {} where {worst} holds {}: {name} against {first_name} {interval} {over}.{}",
-                    mb(less),
-                    mb(more),
+                    megabytes(less),
+                    megabytes(more),
                     cpu(other)
                 ),
             }
@@ -216,13 +198,8 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
 }
 
 fn cpu(variant: &Variant) -> String {
-    let figure = variant.summary.as_ref().and_then(|summary| summary.figures.get(&Column::Cpu));
-    let Some((figure, difference)) = figure.and_then(|figure| Some((figure, figure.versus_first?)))
-    else {
-        return String::new();
-    };
-    let before = figure.median - difference.value;
-    let Some(share) = Share::from(Column::Cpu, &difference, before) else {
+    let figure = variant.figure(Column::Cpu);
+    let Some(share) = figure.and_then(|figure| Share::of(Column::Cpu, figure)) else {
         return String::new();
     };
     let interval = share.interval_in_words();

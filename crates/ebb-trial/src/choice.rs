@@ -6,7 +6,7 @@ use super::cost::{self, Share};
 use super::summary;
 use crate::results::sureness::Reading;
 use crate::results::{Column, Difference, Trial, Variant};
-use ebb_allocators::EBBMALLOC;
+use ebb_allocators::Allocator;
 use std::collections::BTreeMap;
 
 /// More CPU time than this against the same allocator with CPython's own arenas is too much for moving its
@@ -64,7 +64,7 @@ pub fn environment(trial: &Trial, variant: &Variant) -> (BTreeMap<String, String
     if !env.contains_key(PYTHONMALLOC) {
         return (env, None);
     }
-    if variant.allocator == EBBMALLOC {
+    if variant.allocator == Allocator::Ebbmalloc.name() {
         env.remove(PYTHONMALLOC);
         let why = "PYTHONMALLOC is left out: ebbmalloc serves CPython's objects without it";
         return (env, Some(why.to_owned()));
@@ -102,11 +102,14 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
 /// The difference in CPU time: of the runs, else of the medians.
 fn dearer_by(with: &Variant, without: &Variant) -> Option<Share> {
     let values = |variant: &Variant| summary::values(variant, Column::Cpu);
-    let median = |variant: &Variant| variant.summary.as_ref()?.median(Column::Cpu);
-    let before = median(without)?;
+    let before = without.median(Column::Cpu)?;
     let difference =
         summary::difference(Column::Cpu, &values(with), &values(without)).or_else(|| {
-            Some(Difference { value: median(with)? - before, interval: None, reading: None })
+            Some(Difference {
+                value: with.median(Column::Cpu)? - before,
+                interval: None,
+                reading: None,
+            })
         })?;
     Share::from(Column::Cpu, &difference, before)
 }
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn ebbmalloc_needs_no_pythonmalloc() {
         let mut trial = trial(10.0, 10.0);
-        trial.variants.last_mut().unwrap().allocator = EBBMALLOC.into();
+        trial.variants.last_mut().unwrap().allocator = Allocator::Ebbmalloc.name().into();
         let choice = of(&trial).unwrap();
         assert!(choice.env.is_empty());
         assert!(

@@ -15,6 +15,11 @@ const COSTS: [(Column, &str); 3] =
 /// Said instead of a cost that other programs may have changed.
 pub const DISTURBED: &str = "cost unknown: disturbed";
 
+/// Bytes in whole MB.
+pub(crate) fn megabytes(bytes: f64) -> String {
+    format!("{:.0} MB", bytes / 1e6)
+}
+
 /// Whether other programs took processors from a run that counts: then no time of the trial is to be trusted.
 pub fn is_disturbed(variants: &[Variant]) -> bool {
     variants.iter().any(Variant::has_disturbed_times)

@@ -1,23 +1,24 @@
-//! Made-up facts for the tests of what reads them: a trial of two variants of three runs, one that is not
-//! installed, one that died, one that was discarded.
+//! A trial for the tests of this crate and of ebb-report: two variants of three runs, one that is not installed, one that
+//! failed, one that was discarded.
 
 use crate::results::sureness::Reading;
 use crate::results::*;
+use ebb_allocators::Allocator;
 use std::collections::BTreeMap;
 
 /// The trial.
 pub fn trial() -> Trial {
-    let glibc = measured("glibc", 2.0, [340.0, 343.0, 345.0], None);
-    let ours = measured("ebbmalloc", 4.0, [60.0, 61.0, 62.0], Some(343.0));
-    let mut absent = Variant::new("tcmalloc", "tcmalloc");
+    let glibc = measured(Allocator::Glibc, 2.0, [340.0, 343.0, 345.0], None);
+    let ours = measured(Allocator::Ebbmalloc, 4.0, [60.0, 61.0, 62.0], Some(343.0));
+    let mut absent = without_runs(Allocator::Tcmalloc);
     absent.unavailable = Some("not installed (Debian package libtcmalloc-minimal4)".into());
-    let mut died = Variant::new("jemalloc", "jemalloc");
+    let mut died = without_runs(Allocator::Jemalloc);
     died.runs = vec![run(1, 2.0, 50.0)];
     died.runs[0].outcome = Outcome::Failed {
         reason: "the service was ended by SIGSEGV during burst".into(),
         last_lines: vec!["<segfault> & nothing".into()],
     };
-    let mut discarded = Variant::new("mimalloc", "mimalloc");
+    let mut discarded = without_runs(Allocator::Mimalloc);
     discarded.runs = vec![run(1, 2.0, 50.0)];
     discarded.runs[0].outcome =
         Outcome::Discarded { reason: "python3 (7) uses malloc from libc".into() };
@@ -44,7 +45,7 @@ pub fn trial() -> Trial {
         variants: vec![glibc, ours, absent, died, discarded],
         verdict: Verdict {
             kind: VerdictKind::Recommend,
-            variant: Some("ebbmalloc".into()),
+            variant: Some(Allocator::Ebbmalloc.to_string()),
             sentence: "ebbmalloc holds 61 MB after the rest where glibc holds 343 MB, at no measurable cost.".into(),
         },
         stopping: None,
@@ -55,8 +56,17 @@ pub fn trial() -> Trial {
     }
 }
 
-fn measured(name: &str, burst_s: f64, after_rest: [f64; 3], first: Option<f64>) -> Variant {
-    let mut variant = Variant::new(name, name);
+fn without_runs(allocator: Allocator) -> Variant {
+    Variant::new(allocator.name(), allocator.name())
+}
+
+fn measured(
+    allocator: Allocator,
+    burst_s: f64,
+    after_rest: [f64; 3],
+    first: Option<f64>,
+) -> Variant {
+    let mut variant = without_runs(allocator);
     variant.runs =
         (1..=3).zip(after_rest).map(|(repetition, mb)| run(repetition, burst_s, mb)).collect();
     let [low, middle, high] = after_rest.map(|mb| mb * 1e6);

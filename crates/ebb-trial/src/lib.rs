@@ -3,7 +3,7 @@
 //! Used by `ebb compare`; reports render its [`results`]. How a process is read comes from outside as a
 //! [`sampler::Observer`]. It knows no command line and no report.
 //!
-//! - [`results`]: what was measured, as plain data; [`example`] is one for tests.
+//! - [`results`]: what was measured, as plain data.
 //! - [`workload`], [`variant`], [`template`], [`sketch`]: what is to be done, as a file or as words of a command line.
 //! - [`load`], [`tools`]: the load and what its tool reports.
 //! - [`summary`], [`cost`], [`canary`], [`traps`], [`disturbance`], [`refaults`]: figures, and what speaks against them.
@@ -18,7 +18,8 @@ pub mod cost;
 pub mod disturbance;
 pub mod enclosure;
 pub mod engine;
-pub mod example;
+#[cfg(test)]
+mod example;
 pub mod interrupt;
 pub mod launch;
 pub mod load;

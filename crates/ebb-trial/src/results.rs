@@ -59,20 +59,23 @@ pub struct Trial {
     /// The verdict.
     pub verdict: Verdict,
     /// How it stopped, where it repeated until it was sure.
-    #[serde(default)]
     pub stopping: Option<Stopping>,
     /// What may mislead in it.
     #[serde(default)]
     pub traps: Vec<Trap>,
     /// What it says against an earlier trial.
-    #[serde(default)]
     pub against: Option<Against>,
     /// What it says of the settings of one allocator.
-    #[serde(default)]
     pub tuned: Option<Tuned>,
     /// Services were watched that ran already, not started for the trial.
-    #[serde(default)]
     pub canary: Option<Canary>,
+}
+
+impl Trial {
+    /// Whether the verdict recommends the variant of this name.
+    pub fn recommends(&self, name: &str) -> bool {
+        self.verdict.variant.as_deref() == Some(name)
+    }
 }
 
 /// How services that ran already were watched.
@@ -100,7 +103,6 @@ pub struct Workload {
     /// The number of rounds of each cycle after the profile.
     pub cycles: BTreeMap<String, u32>,
     /// Digest of everything that drives the service.
-    #[serde(default)]
     pub digest: Option<String>,
 }
 
@@ -120,10 +122,8 @@ pub struct Machine {
     /// Name of the system.
     pub system: Option<String>,
     /// What a page costs that is touched for the first time, as it was measured when the trial was over.
-    #[serde(default)]
     pub page_fault_s: Option<f64>,
     /// What it costs to return a page to the kernel, measured with it, while another thread of the program runs.
-    #[serde(default)]
     pub page_return_s: Option<f64>,
 }
 
@@ -182,7 +182,7 @@ impl Metric {
 }
 
 /// One variant: an allocator with its settings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
     /// Its name in the table.
     pub name: String,
@@ -191,18 +191,16 @@ pub struct Variant {
     /// What was preloaded.
     pub library: Option<PathBuf>,
     /// A library preloaded together with the allocator; such a variant is a reference, never recommended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub beside: Option<PathBuf>,
     /// The program brings the allocator itself.
     #[serde(default)]
     pub linked: bool,
     /// Started instead of the workload's service; as in the workload's file, a template.
-    #[serde(default)]
     pub command: Option<Vec<String>>,
     /// The environment that makes it this variant, without the preload.
     pub env: BTreeMap<String, String>,
     /// When it means to give idle memory back, where its settings tell.
-    #[serde(default)]
     pub decay: Option<Decay>,
     /// Why it could not be run at all (not installed, with the package that has it).
     pub unavailable: Option<String>,
@@ -215,19 +213,17 @@ pub struct Variant {
 impl Variant {
     /// A variant without settings, before anything was found for it or run.
     pub fn new(name: &str, allocator: &str) -> Variant {
-        Variant {
-            name: name.to_owned(),
-            allocator: allocator.to_owned(),
-            library: None,
-            beside: None,
-            linked: false,
-            command: None,
-            env: BTreeMap::new(),
-            decay: None,
-            unavailable: None,
-            runs: Vec::new(),
-            summary: None,
-        }
+        Variant { name: name.to_owned(), allocator: allocator.to_owned(), ..Variant::default() }
+    }
+
+    /// The figure of a column over the complete runs.
+    pub fn figure(&self, column: Column) -> Option<&Figure> {
+        self.summary.as_ref()?.figures.get(&column)
+    }
+
+    /// The median of a column over the complete runs.
+    pub fn median(&self, column: Column) -> Option<f64> {
+        self.figure(column).map(|figure| figure.median)
     }
 
     /// What was preloaded, in the loader's order.
@@ -268,9 +264,8 @@ impl Variant {
 
     /// Whether a load of a complete run said nothing that could be read.
     pub fn has_unread_loads(&self) -> bool {
-        self.complete()
-            .flat_map(|run| &run.phases)
-            .any(|span| span.kind.counts() && span.load.is_none())
+        let mut spans = self.complete().flat_map(|run| &run.phases);
+        spans.any(|span| span.kind.counts() && span.load.is_none())
     }
 }
 
@@ -283,6 +278,17 @@ pub struct Verdict {
     pub variant: Option<String>,
     /// The answer in one sentence.
     pub sentence: String,
+}
+
+impl Verdict {
+    /// An answer that recommends no variant.
+    pub(crate) fn without_variant(kind: VerdictKind, sentence: String) -> Verdict {
+        Verdict { kind, variant: None, sentence }
+    }
+
+    pub(crate) fn not_enough(reason: &str) -> Verdict {
+        Verdict::without_variant(VerdictKind::NotEnough, format!("Not enough evidence: {reason}."))
+    }
 }
 
 /// The possible answers of a trial.

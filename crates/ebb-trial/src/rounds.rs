@@ -80,10 +80,8 @@ impl Rounds {
             return Ok(());
         }
         if progress.elapsed + progress.longest > sure.budget {
-            return Err(Some(match sure.is_reached(progress) {
-                true => StopReason::Sure,
-                false => StopReason::Budget,
-            }));
+            let sure = sure.is_reached(progress);
+            return Err(Some(if sure { StopReason::Sure } else { StopReason::Budget }));
         }
         if compared(progress).is_empty() {
             return Err(Some(StopReason::NothingToCompare));
@@ -116,8 +114,7 @@ impl Sure {
 
     /// The width that is wanted, in bytes; never less than what is too small to matter.
     fn wanted(&self, variants: &[Variant]) -> Option<f64> {
-        let first = variants.first()?.summary.as_ref()?;
-        let held = first.median(Column::AfterRest)?;
+        let held = variants.first()?.median(Column::AfterRest)?;
         Some((held * self.share).max(summary::SMALL_BYTES))
     }
 
@@ -157,8 +154,7 @@ fn compared<'a>(progress: &Progress<'a>) -> Vec<&'a Variant> {
 }
 
 fn width(variant: &Variant) -> Option<f64> {
-    let figure = variant.summary.as_ref()?.figures.get(&Column::AfterRest)?;
-    let (low, high) = figure.versus_first?.interval?;
+    let (low, high) = variant.figure(Column::AfterRest)?.versus_first?.interval?;
     Some(high - low)
 }
 

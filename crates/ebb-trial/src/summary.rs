@@ -5,11 +5,10 @@
 use super::load;
 use crate::results::sureness::Reading;
 use crate::results::{
-    Column, Difference, Figure, Mark, Measures, Metric, Outcome, PhaseKind, PhaseSpan, Run, Sample,
-    Summary, Unit, Variant,
+    Column, Difference, Figure, Mark, Measures, Metric, PhaseKind, PhaseSpan, Run, Sample, Summary,
+    Unit, Variant,
 };
-use ebb_statistics::slope;
-use ebb_statistics::slope::Slope;
+use ebb_statistics::slope::{self, Slope};
 use std::collections::BTreeMap;
 
 /// A mark with this name sets the column "baseline".
@@ -67,12 +66,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
     };
     let peak =
         run.samples.iter().filter_map(|sample| metric.of(sample)).max().map(|bytes| bytes as f64);
-    let loads: Vec<_> = run
-        .phases
-        .iter()
-        .filter(|span| span.kind.counts())
-        .filter_map(|span| span.load.as_ref())
-        .collect();
+    let loads: Vec<_> = run.loads().collect();
     let latency = load::latency(&loads);
     Measures {
         baseline_bytes: baseline,
@@ -166,12 +160,11 @@ fn in_phases(run: &Run, counter: impl Fn(&Sample) -> Option<f64>) -> Option<f64>
 
 /// Fills in the summaries of all variants; the first is what the others are compared to.
 pub fn summarise(variants: &mut [Variant]) {
-    let first: BTreeMap<Column, Vec<f64>> = match variants.first() {
-        Some(variant) => {
-            Column::ALL.iter().map(|column| (*column, values(variant, *column))).collect()
-        }
-        None => return,
+    let Some(first) = variants.first() else {
+        return;
     };
+    let first: BTreeMap<Column, Vec<f64>> =
+        Column::ALL.iter().map(|column| (*column, values(first, *column))).collect();
     for (index, variant) in variants.iter_mut().enumerate() {
         variant.summary = summary_of(variant, (index > 0).then_some(&first));
     }
@@ -183,7 +176,7 @@ pub fn values(variant: &Variant, column: Column) -> Vec<f64> {
 }
 
 fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> Option<Summary> {
-    let runs = variant.runs.iter().filter(|run| run.outcome == Outcome::Complete).count() as u32;
+    let runs = variant.complete().count() as u32;
     if runs == 0 {
         return None;
     }
@@ -192,21 +185,12 @@ fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> 
     let mut summary =
         Summary { runs, errors: errors.map(|load| load.errors).sum(), figures: BTreeMap::new() };
     for column in Column::ALL {
-        let values = values(variant, column);
-        let Some(median) = ebb_statistics::median(&values) else {
-            continue;
-        };
+        let values = values(variant, *column);
         let against =
-            first.and_then(|first| first.get(&column)).filter(|against| !against.is_empty());
-        let versus_first = against.and_then(|against| difference(column, &values, against));
-        let figure = Figure {
-            n: values.len() as u32,
-            median,
-            min: values.iter().copied().fold(f64::INFINITY, f64::min),
-            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            versus_first,
-        };
-        summary.figures.insert(column, figure);
+            first.and_then(|first| first.get(column)).filter(|against| !against.is_empty());
+        let versus_first = against.and_then(|against| difference(*column, &values, against));
+        let figure = Figure::of(&values, versus_first);
+        summary.figures.extend(figure.map(|figure| (*column, figure)));
     }
     Some(summary)
 }

@@ -73,12 +73,7 @@ fn instruments(variants: &[Variant]) -> Vec<Trap> {
 
 /// A load of one request at a time never has the concurrency that makes arenas and caches grow.
 fn one_stream(variants: &[Variant]) -> Option<Trap> {
-    let loads: Vec<&LoadResult> = runs(variants)
-        .flat_map(|run| &run.phases)
-        .filter(|span| span.kind.counts())
-        .filter_map(|span| span.load.as_ref())
-        .collect();
-    let known: Option<Vec<f64>> = loads.iter().map(|load| under_way(load)).collect();
+    let known: Option<Vec<f64>> = runs(variants).flat_map(Run::loads).map(under_way).collect();
     let most = known?.into_iter().reduce(f64::max)?;
     (most <= ONE_STREAM).then(|| Trap {
         kind: TrapKind::OneStream,

@@ -2,44 +2,40 @@
 //!
 //! Used by `commands/compare --tune`, whose first variant has no settings. Pure.
 
-use super::cost::{self, Share};
+use super::cost::{self, Share, megabytes};
 use crate::results::sureness::{Reading, Tuned};
 use crate::results::{Column, Figure, Variant};
 
 /// What the trial says of the settings; `None` where the variant without any gave no figure.
 pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
     let first = variants.first()?;
-    let held = figure(first, Column::AfterRest)?.median;
+    let held = first.median(Column::AfterRest)?;
     let mut order: Vec<(&Variant, &Figure)> = variants
         .iter()
-        .filter_map(|variant| Some((variant, figure(variant, Column::AfterRest)?)))
+        .filter_map(|variant| Some((variant, variant.figure(Column::AfterRest)?)))
         .collect();
     order.sort_by(|left, right| left.1.median.total_cmp(&right.1.median));
     let ((best, lowest), (worst, highest)) = (order.first()?, order.last()?);
-    let mb = |bytes: f64| format!("{:.0} MB", bytes / 1e6);
     let readings: Vec<Reading> =
         order.iter().filter_map(|(_, figure)| figure.versus_first?.reading).collect();
     let matters = readings.is_empty() || readings.contains(&Reading::Real);
-    let one_run = match readings.is_empty() {
-        true => " One run, direction only.",
-        false => "",
-    };
+    let one_run = if readings.is_empty() { " One run, direction only." } else { "" };
     let sentence = if order.len() < 2 {
         format!("No setting of {allocator} has a complete run, except {}.", first.name)
     } else if matters {
         format!(
             "Settings of {allocator} matter: from {} ({}) to {} ({}) after the rest, {} with none.{}{one_run}",
-            mb(lowest.median),
+            megabytes(lowest.median),
             best.name,
-            mb(highest.median),
+            megabytes(highest.median),
             worst.name,
-            mb(held),
+            megabytes(held),
             cost_in_words(best, cost::is_disturbed(variants))
         )
     } else {
         format!(
             "Settings of {allocator} do not matter here: none certainly changes the {} after the rest.",
-            mb(held)
+            megabytes(held)
         )
     };
     Some(Tuned {
@@ -51,17 +47,14 @@ pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
 
 /// What the best costs in CPU time against none.
 fn cost_in_words(best: &Variant, disturbed: bool) -> String {
-    let Some(figure) = figure(best, Column::Cpu) else {
-        return String::new();
-    };
-    let Some(difference) = figure.versus_first else {
+    let figure = best.figure(Column::Cpu).filter(|figure| figure.versus_first.is_some());
+    let Some(figure) = figure else {
         return String::new();
     };
     if disturbed {
         return " The CPU time of the lowest is unknown: disturbed.".to_owned();
     }
-    let before = figure.median - difference.value;
-    let Some(share) = Share::from(Column::Cpu, &difference, before) else {
+    let Some(share) = Share::of(Column::Cpu, figure) else {
         return String::new();
     };
     let interval = share.interval_in_words();
@@ -74,10 +67,6 @@ fn cost_in_words(best: &Variant, disturbed: bool) -> String {
         }
         _ => format!(" The lowest takes {:+.0} % CPU time{interval}.", share.value * 100.0),
     }
-}
-
-fn figure(variant: &Variant, column: Column) -> Option<&Figure> {
-    variant.summary.as_ref()?.figures.get(&column)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! commas and plus signs. Pure: whether the allocator is installed is found out by `commands/compare`.
 
 use super::workload::VariantTable;
-use ebb_allocators::Decay;
+use ebb_allocators::{Allocator, Decay};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -28,36 +28,33 @@ pub struct VariantSpec {
 impl VariantSpec {
     /// Whether it runs on the C library's own allocator, where a malloc_trim at the end tells something.
     pub fn is_libc(&self) -> bool {
-        self.allocator == LIBC
+        self.allocator == Allocator::Glibc.name()
     }
 }
 
-/// The allocator that needs no preload.
-pub const LIBC: &str = "glibc";
-
 /// A known variant: its name, its allocator, and the setting that makes it this variant.
-type Known = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+type Known = (&'static str, Allocator, Option<(&'static str, &'static str)>);
 
 /// Name, allocator, environment of each variant that needs no definition; the first are the default
 /// of a trial, all of them.
 const KNOWN: [Known; 9] = [
-    ("glibc", LIBC, None),
-    ("glibc-arena2", LIBC, Some(("MALLOC_ARENA_MAX", "2"))),
-    ("glibc-trim64k", LIBC, Some(("MALLOC_TRIM_THRESHOLD_", "65536"))),
-    ("jemalloc", "jemalloc", None),
+    (Allocator::Glibc.name(), Allocator::Glibc, None),
+    ("glibc-arena2", Allocator::Glibc, Some(("MALLOC_ARENA_MAX", "2"))),
+    ("glibc-trim64k", Allocator::Glibc, Some(("MALLOC_TRIM_THRESHOLD_", "65536"))),
+    (Allocator::Jemalloc.name(), Allocator::Jemalloc, None),
     (
         "jemalloc-1000",
-        "jemalloc",
+        Allocator::Jemalloc,
         Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000")),
     ),
     (
         "jemalloc-5000",
-        "jemalloc",
+        Allocator::Jemalloc,
         Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000")),
     ),
-    ("mimalloc", "mimalloc", None),
-    ("tcmalloc", "tcmalloc", None),
-    ("ebbmalloc", "ebbmalloc", None),
+    (Allocator::Mimalloc.name(), Allocator::Mimalloc, None),
+    (Allocator::Tcmalloc.name(), Allocator::Tcmalloc, None),
+    (Allocator::Ebbmalloc.name(), Allocator::Ebbmalloc, None),
 ];
 
 /// The names of the variants that need no definition, in the order of a trial that chooses none.
@@ -153,7 +150,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
         let env = setting.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         return Ok(VariantSpec {
             name: (*name).into(),
-            allocator: (*allocator).into(),
+            allocator: allocator.to_string(),
             beside: None,
             linked: false,
             command: None,

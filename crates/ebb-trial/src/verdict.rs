@@ -3,8 +3,8 @@
 //! Used by the engine at its end. Pure: the figures in, the sentence out. It recommends whatever the
 //! data say, a competitor or no change at all, and stays silent where they say nothing.
 
-use super::cost;
-use crate::results::{Column, Metric, Summary, Variant, Verdict, VerdictKind};
+use super::cost::{self, megabytes};
+use crate::results::{Column, Metric, Run, Summary, Variant, Verdict, VerdictKind};
 
 /// A gain below this is not worth a change of allocator, whatever its interval: two repetitions of one
 /// variant differ by a few MB.
@@ -22,22 +22,26 @@ const LIVE_SHARE: f64 = 0.80;
 
 /// Says what the figures come to. The first variant is the one that the service runs on today.
 pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
-    if let Some(verdict) = limit::judge(variants) {
+    if let Some(verdict) = at_limit(variants) {
         return verdict;
     }
     let Some(first) = variants.first() else {
-        return not_enough("no variant was run".into());
+        return Verdict::not_enough("no variant was run");
     };
     let Some(before) = first.summary.as_ref() else {
-        return not_enough(format!(
+        return Verdict::not_enough(&format!(
             "{} has no complete run, so there is nothing to compare with",
             first.name
         ));
     };
     let Some(held) = before.median(Column::AfterRest) else {
-        return not_enough(format!("the {} of {} could not be read", metric.label(), first.name));
+        return Verdict::not_enough(&format!(
+            "the {} of {} could not be read",
+            metric.label(),
+            first.name
+        ));
     };
-    let alive = variants[1..].iter().filter(|variant| !limit::is_killed(variant));
+    let alive = variants[1..].iter().filter(|variant| !is_killed(variant));
     let others: Vec<Candidate> = alive.filter_map(Candidate::of).collect();
     if others.is_empty() {
         let was_tried = variants[1..].iter().any(|other| other.beside.is_none());
@@ -46,7 +50,11 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         } else {
             "and no variant that could replace it was tried"
         };
-        return not_enough(format!("{} holds {} after the rest, {missing}", first.name, mb(held)));
+        return Verdict::not_enough(&format!(
+            "{} holds {} after the rest, {missing}",
+            first.name,
+            megabytes(held)
+        ));
     }
     let runs =
         others.iter().map(|other| other.summary.runs).chain([before.runs]).min().unwrap_or(0);
@@ -102,9 +110,6 @@ fn compare(
 ) -> Verdict {
     let growth = before.median(Column::Growth);
     let gaining: Vec<&Candidate> = others.iter().filter(|other| other.gains(held)).collect();
-    if gaining.is_empty() {
-        return nobody_is_lower(first, before, held, growth);
-    }
     let lowest = gaining.iter().map(|other| other.after_rest).fold(f64::INFINITY, f64::min);
     let as_low = lowest + AS_LOW_BYTES.max(lowest * AS_LOW_SHARE);
     let best = gaining.iter().filter(|other| other.after_rest <= as_low).min_by(|left, right| {
@@ -117,9 +122,9 @@ fn compare(
     let name = &best.variant.name;
     let mut sentence = format!(
         "{name} holds {} after the rest where {} holds {}{}",
-        mb(best.after_rest),
+        megabytes(best.after_rest),
         first.name,
-        mb(held),
+        megabytes(held),
         cost::in_words(best.summary, disturbed),
     );
     let tied: Vec<(&str, &Summary)> = gaining
@@ -140,50 +145,118 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
         let sentence = format!(
             "Nothing to gain: {} is back at {} after the rest, {} above its baseline.",
             first.name,
-            mb(held),
-            mb(growth.unwrap_or(0.0).max(0.0))
+            megabytes(held),
+            megabytes(growth.unwrap_or(0.0).max(0.0))
         );
-        return Verdict { kind: VerdictKind::NothingToGain, variant: None, sentence };
+        return Verdict::without_variant(VerdictKind::NothingToGain, sentence);
     }
     if let Some(live) = before.median(Column::Live).filter(|live| *live >= held * LIVE_SHARE) {
         let sentence = format!(
-            "No allocator helps, because the live heap grows: {2} of the {0} that {1} holds after the rest are live.",
-            mb(held),
-            first.name,
-            mb(live)
+            "No allocator helps, because the live heap grows: {} of the {} that {} holds after the rest are live.",
+            megabytes(live),
+            megabytes(held),
+            first.name
         );
-        return Verdict { kind: VerdictKind::LiveHeapGrows, variant: None, sentence };
+        return Verdict::without_variant(VerdictKind::LiveHeapGrows, sentence);
     }
     let trim = before.median(Column::Reclaimable);
     let reason = match trim {
         Some(trim) if trim >= small => {
-            format!("although malloc_trim returns {} there", mb(trim))
+            format!("although malloc_trim returns {} there", megabytes(trim))
         }
         Some(trim) => format!(
             "and malloc_trim returns only {}, so most of it is in use or on pages with live blocks",
-            mb(trim.max(0.0))
+            megabytes(trim.max(0.0))
         ),
         None => "so it is in use or on pages with live blocks".to_owned(),
     };
     let sentence = format!(
         "No allocator helps: after the rest every variant holds about what {} holds, {}, {reason}.",
         first.name,
-        mb(held)
+        megabytes(held)
     );
-    Verdict { kind: VerdictKind::NoneHelps, variant: None, sentence }
+    Verdict::without_variant(VerdictKind::NoneHelps, sentence)
 }
 
-fn not_enough(reason: String) -> Verdict {
-    Verdict {
-        kind: VerdictKind::NotEnough,
-        variant: None,
-        sentence: format!("Not enough evidence: {reason}."),
+/// The verdict if the first variant was killed for lack of memory; `None` where it was not, and
+/// the figures decide as ever.
+fn at_limit(variants: &[Variant]) -> Option<Verdict> {
+    let (first, others) = variants.split_first()?;
+    let fate = fate(first)?;
+    // A variant with something beside its allocator is a reference, not a choice.
+    let choices = || others.iter().filter(|variant| variant.beside.is_none());
+    let mut survivors: Vec<&Variant> =
+        choices().filter(|variant| variant.summary.is_some() && !is_killed(variant)).collect();
+    let disturbed = cost::is_disturbed(variants);
+    let cpu = |variant: &Variant| {
+        variant.median(Column::Cpu).filter(|_| !disturbed).unwrap_or(f64::INFINITY)
+    };
+    survivors.sort_by(|left, right| {
+        cpu(left).total_cmp(&cpu(right)).then(left.env.len().cmp(&right.env.len()))
+    });
+    let Some((best, rest)) = survivors.split_first() else {
+        let tried: Vec<&str> = choices()
+            .filter(|variant| is_killed(variant))
+            .map(|variant| variant.name.as_str())
+            .collect();
+        let also = match tried[..] {
+            [] => String::new(),
+            _ => format!(", and so is every other variant ({})", tried.join(", ")),
+        };
+        let sentence = format!("No allocator helps: {} is {fate}{also}.", first.name);
+        return Some(Verdict::without_variant(VerdictKind::NoneHelps, sentence));
+    };
+    let peak = best
+        .median(Column::Peak)
+        .map_or(String::new(), |peak| format!(" with a peak of {}", megabytes(peak)));
+    let mut sentence =
+        format!("{} stays within the limit{peak} where {} is {fate}", best.name, first.name);
+    let rest: Vec<(&str, &Summary)> = rest
+        .iter()
+        .filter_map(|variant| Some((variant.name.as_str(), variant.summary.as_ref()?)))
+        .collect();
+    let known = best.summary.as_ref().filter(|_| !disturbed);
+    sentence.push_str(&and_others("so do", &rest, known));
+    sentence.push('.');
+    Some(Verdict { kind: VerdictKind::Recommend, variant: Some(best.name.clone()), sentence })
+}
+
+/// Whether a process of it was killed for lack of memory in any run.
+fn is_killed(variant: &Variant) -> bool {
+    variant.runs.iter().any(|run| run.oom.is_some())
+}
+
+/// `OOM-killed after 12 s, in 3 of 3 runs, under a limit of 64 MB`
+fn fate(variant: &Variant) -> Option<String> {
+    let killed: Vec<&Run> = variant.runs.iter().filter(|run| run.oom.is_some()).collect();
+    let oom = killed.first()?.oom?;
+    let times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
+    let when = match ebb_statistics::median(&times) {
+        Some(seconds) => format!(" after {seconds:.0} s"),
+        None => " before it was ready".to_owned(),
+    };
+    let limit = oom
+        .limit_bytes
+        .map_or(String::new(), |bytes| format!(", under a limit of {}", megabytes(bytes as f64)));
+    Some(format!("OOM-killed{when}, in {} of {} runs{limit}", killed.len(), variant.runs.len()))
+}
+
+/// "; as low: A; as low, at a higher cost: B": the cost only where it is known and all runs say so.
+fn and_others(what: &str, others: &[(&str, &Summary)], best: Option<&Summary>) -> String {
+    let dearer = |summary: &Summary| best.is_some_and(|best| cost::is_dearer(summary, best));
+    let mut text = String::new();
+    for (words, wanted) in [("", false), (", at a higher cost", true)] {
+        let names: Vec<&str> = others
+            .iter()
+            .filter(|(_, summary)| dearer(summary) == wanted)
+            .map(|(name, _)| *name)
+            .collect();
+        if !names.is_empty() {
+            text += &format!("; {what}{words}: {}", names.join(", "));
+        }
     }
+    text
 }
 
-mod limit;
-mod words;
-
-use words::{and_others, mb};
 #[cfg(test)]
 mod tests;

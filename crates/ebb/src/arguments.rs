@@ -4,6 +4,31 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
+/// One target, by name or number.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Target {
+    /// A pid, a process name, a unit, a container's id, or the path of a cgroup
+    #[arg(value_name = "TARGET", required_unless_present = "pid", conflicts_with = "pid")]
+    target: Option<String>,
+
+    /// The target's pid
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// Only the process itself, without its descendants
+    #[arg(long)]
+    pub no_children: bool,
+}
+
+impl Target {
+    /// The target as text. clap has made sure that it is one of both.
+    pub fn name(&self) -> String {
+        let pid = || self.pid.as_ref().map(u32::to_string);
+        self.target.clone().or_else(pid).unwrap_or_default()
+    }
+}
+
 /// A time of an argument: `500ms`, `10s`, `5m`, `1h`, `1h 30m`. A bare number is seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 5] =

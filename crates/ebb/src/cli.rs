@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::terminal::warn;
 
 /// Find out whether a Linux service keeps memory that it has freed, and measure what another allocator gains.
@@ -52,26 +52,28 @@ pub fn main() -> ExitCode {
         Err(error) => return ExitCode::from(report_usage(&error)),
     };
     let result = match cli.command {
-        Command::Run(args) => commands::run::execute(args),
-        Command::Compare(args) => commands::compare::execute(&args).map(ExitCode::from),
-        Command::Burst(args) => commands::burst::execute(&args).map(ExitCode::from),
+        // A program that was verified ends `ebb` with its own code.
+        Command::Run(args) => return code(commands::run::execute(args)),
+        Command::Compare(args) => commands::compare::execute(&args),
+        Command::Burst(args) => commands::burst::execute(&args),
         Command::Why(args) => commands::why::execute(&args),
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),
-        Command::Check(args) => commands::check::execute(&args).map(ExitCode::from),
-        Command::Fix(args) => commands::fix::execute(&args).map(ExitCode::from),
+        Command::Check(args) => commands::check::execute(&args),
+        Command::Fix(args) => commands::fix::execute(&args),
     };
-    match result {
-        Ok(code) => code,
-        Err(failure) => {
-            if failure.exit() != Exit::BrokenPipe {
-                warn(&failure.to_string());
-            }
-            failure.exit().into()
+    code(result.map(ExitCode::from))
+}
+
+fn code(result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(|failure| {
+        if failure.exit() != Exit::BrokenPipe {
+            warn(&failure.to_string());
         }
-    }
+        failure.exit().into()
+    })
 }
 
 /// Help and version go to stdout and are no error; a wrong command line is shown by clap, whose own

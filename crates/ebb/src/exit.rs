@@ -4,11 +4,14 @@
 //! on stderr. A code is written here and nowhere else; `docs/run.md` explains them to users.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use ebb_allocators::{SettingError, Unresolved};
+use ebb_allocators::{Allocator, SettingError};
 use ebb_deploy::check::Answer;
 use ebb_deploy::fix::{Refused, RefusedKind};
+use ebb_process::library::Unresolved;
+use ebb_process::target::NotFound;
 
 /// How `ebb` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,15 @@ impl Exit {
     pub const fn code(self) -> u8 {
         self as u8
     }
+
+    /// One code for several: the only one that is not success, or [`Exit::Mixed`] if they differ.
+    pub fn of_all(all: impl Iterator<Item = Exit>) -> Exit {
+        let mut codes = all.filter(|code| *code != Exit::Ok);
+        let Some(first) = codes.next() else {
+            return Exit::Ok;
+        };
+        if codes.all(|code| code == first) { first } else { Exit::Mixed }
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -86,6 +98,21 @@ impl Failure {
     /// in lower case and has no full stop.
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
         Self { exit, what: what.into(), remedy: None }
+    }
+
+    /// A wrong command line, or a wrong file that it names.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, what)
+    }
+
+    /// A failure about a file or a folder.
+    pub fn at(exit: Exit, path: &Path, why: impl fmt::Display) -> Self {
+        Self::new(exit, format!("{}: {why}", path.display()))
+    }
+
+    /// A target that was gone before it was read.
+    pub fn ended(target: &str) -> Self {
+        Self::new(Exit::NotEnoughEvidence, format!("{target} ended before it was read"))
     }
 
     /// Adds what the user can do about it.
@@ -137,6 +164,12 @@ impl From<Answer> for Exit {
     }
 }
 
+/// A name that is in no list of allocators; `or` is what else may be given.
+pub fn unknown_allocator(name: &str, or: &str) -> Failure {
+    let known = Allocator::known_names();
+    Failure::usage(format!("allocator \"{name}\" is not known; known are {known}{or}"))
+}
+
 impl From<Unresolved> for Failure {
     fn from(error: Unresolved) -> Self {
         let exit = match error {
@@ -150,7 +183,19 @@ impl From<Unresolved> for Failure {
 
 impl From<SettingError> for Failure {
     fn from(error: SettingError) -> Self {
-        Self::new(Exit::Usage, error.to_string())
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<NotFound> for Failure {
+    fn from(error: NotFound) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(Exit::Internal, error.to_string())
     }
 }
 

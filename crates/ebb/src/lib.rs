@@ -5,17 +5,21 @@
 //! `ebb-process`, `ebb-allocators`, `ebb-diagnosis`, `ebb-trial`, `ebb-deploy`, `ebb-report`. From below:
 //!
 //! - [`exit`]: exit codes and failures.
-//! - [`arguments`], [`terminal`], [`paint`]: times and sizes of an argument; stdout and stderr; colours.
+//! - [`arguments`], [`terminal`], [`signals`], [`paint`]: times and sizes of an argument; stdout and stderr; what ends a
+//!   long command; colours.
+//! - [`look`]: one look at a target.
 //! - [`burst`]: sends bursts of requests.
 //! - [`relief`]: makes a process or a cgroup give memory back.
 //! - [`commands`]: one verb per file.
 //! - [`cli`]: parses the command line, starts a command, turns its failure into one line.
 
-pub mod arguments;
-pub mod burst;
+mod arguments;
+mod burst;
 pub mod cli;
-pub mod commands;
+mod commands;
 pub mod exit;
-pub mod paint;
-pub mod relief;
-pub mod terminal;
+mod look;
+mod paint;
+mod relief;
+mod signals;
+mod terminal;

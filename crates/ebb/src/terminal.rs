@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
+use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 
@@ -22,6 +23,13 @@ pub fn print(text: &str) -> Result<(), Failure> {
         io::ErrorKind::BrokenPipe => error.into(),
         _ => Failure::new(Exit::NotWritten, format!("stdout was not written: {error}")),
     })
+}
+
+/// Writes a value as JSON to stdout: one line, or indented.
+pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(), Failure> {
+    let text =
+        if indented { serde_json::to_string_pretty(value)? } else { serde_json::to_string(value)? };
+    print(&(text + "\n"))
 }
 
 /// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.

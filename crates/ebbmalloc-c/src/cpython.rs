@@ -141,8 +141,15 @@ impl Interface {
                 set_up_debug_hooks();
             }
         }
-        control::note_cpython();
+        control::note_cpython(is_single_threaded());
     }
+}
+
+/// Whether glibc, from 2.32 on, says that there is one thread. False where nothing is known.
+fn is_single_threaded() -> bool {
+    let word = weak_symbol!("__libc_single_threaded").cast::<u8>();
+    // SAFETY: glibc's variable of this name is a byte, which another thread writes only after it was made.
+    !word.is_null() && unsafe { word.read_volatile() } != 0
 }
 
 /// What a debug build of CPython puts its checks around. As its own, they make a block of one byte for 0 bytes.

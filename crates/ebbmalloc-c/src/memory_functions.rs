@@ -154,7 +154,8 @@ pub unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u
         }
         return to;
     }
-    let chunk = Chunk::from_ne_bytes([value; CHUNK]);
+    // Without an array, which an unoptimised build would fill by this very function.
+    let chunk = Chunk::from(value) * (Chunk::MAX / 0xff);
     let mut at = 0;
     while at + CHUNK <= bytes {
         // SAFETY: the chunk lies within the bytes.

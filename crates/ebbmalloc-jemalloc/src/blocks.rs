@@ -3,11 +3,10 @@
 use core::ptr::NonNull;
 use ebbmalloc_core::cache::cache::Cache;
 use ebbmalloc_core::cache::explicit::ExplicitArena;
-use ebbmalloc_core::heap::{Access, in_place};
-use ebbmalloc_core::os::Os;
+use ebbmalloc_core::heap::Access;
 use ebbmalloc_core::runtime::face::{HEAP, observer, quick_class, with_access};
 use ebbmalloc_core::runtime::{self, face};
-use ebbmalloc_core::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX, class_aligned};
+use ebbmalloc_core::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX};
 
 /// Which cache a request goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +144,7 @@ fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
 /// A small block, if it is one to be sampled: it lies apart, in the arena that was chosen.
 fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
     let observer = observer()?;
-    let class = class_aligned(size, choice.align)?;
+    let class = HEAP.class_aligned(size, choice.align)?;
     let arena = match (choice.arena, choice.cache) {
         (Some(index), _) if (index as usize) < HEAP.shards() => None,
         (Some(index), _) => Some(HEAP.explicit_arena(index as usize)?),
@@ -162,7 +161,7 @@ fn slot_of_cache(size: usize, choice: &Choice) -> Option<NonNull<u8>> {
     let CacheChoice::Explicit(index) = choice.cache else {
         return None;
     };
-    let class = class_aligned(size, choice.align)?;
+    let class = HEAP.class_aligned(size, choice.align)?;
     let cache = HEAP.explicit_cache(index as usize)?;
     if let Some(index) = choice.arena
         && HEAP.explicit_arena(index as usize)?.home() != cache.home()
@@ -334,5 +333,5 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
 /// Usable bytes of the block that [`allocate_with`] would give; 0 if it would give none whatever the
 /// memory.
 pub fn usable_of_request(size: usize, choice: &Choice) -> usize {
-    in_place::usable_of_request(size, choice.align, HEAP.os.page_bytes())
+    HEAP.usable_of_request(size, choice.align)
 }

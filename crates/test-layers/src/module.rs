@@ -39,6 +39,8 @@ pub struct Module {
     pub imports: Vec<Import>,
     /// Every other path, with its line.
     pub paths: Vec<(Segments, usize)>,
+    /// String literals, with their lines.
+    pub strings: Vec<(String, usize)>,
     /// Lines of the file that are no test code; 0 for a module inside a file.
     pub lines: usize,
 }

@@ -1,6 +1,6 @@
 //! Reads the modules of one source file with `syn`. Items under a `cfg` that mentions `test` are left out.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Literal, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
@@ -18,6 +18,8 @@ pub struct Parsed {
     pub imports: Vec<Import>,
     /// Other paths with their lines.
     pub paths: Vec<(Segments, usize)>,
+    /// String literals with their lines, those of macros and attributes included; no doc comments.
+    pub strings: Vec<(String, usize)>,
     /// Modules in other files: name, and the file that `#[path]` gives.
     pub files: Vec<(String, Option<String>)>,
     /// Modules in this file.
@@ -96,12 +98,20 @@ impl Parsed {
                     continue;
                 }
                 TokenTree::Group(group) => self.add_tokens(group.stream()),
-                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+                TokenTree::Literal(literal) => self.add_literal(literal),
+                TokenTree::Punct(_) => {}
             }
             self.end_path(&mut path, line);
             colons = 0;
         }
         self.end_path(&mut path, line);
+    }
+
+    fn add_literal(&mut self, literal: Literal) {
+        let line = literal.span().start().line;
+        if let Ok(text) = syn::parse2::<syn::LitStr>(TokenTree::from(literal).into()) {
+            self.strings.push((text.value(), line));
+        }
     }
 
     fn end_path(&mut self, path: &mut Segments, line: usize) {
@@ -187,9 +197,21 @@ impl<'ast> Visit<'ast> for Parsed {
         self.add_tokens(macro_.tokens.clone());
     }
 
+    fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
+        self.strings.push((text.value(), text.span().start().line));
+    }
+
     // `pub(in crate::a)` and `#[derive(a::B)]` are no imports.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
-    fn visit_attribute(&mut self, _: &'ast Attribute) {}
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            for token in list.tokens.clone() {
+                if let TokenTree::Literal(literal) = token {
+                    self.add_literal(literal);
+                }
+            }
+        }
+    }
 }
 
 fn attributes(item: &Item) -> &[Attribute] {

@@ -103,6 +103,7 @@ impl Workspace {
         module.items = parsed.items.into_iter().map(|name| (name, id)).collect();
         module.imports = parsed.imports;
         module.paths = parsed.paths;
+        module.strings = parsed.strings;
         let (package, file) = (module.package.clone(), module.file.clone());
         self.modules.push(module);
         let crate_root = self.root_of(id);

@@ -1,5 +1,5 @@
 //! Skips of tests. A test whose package is not installed, or that may not do here what it is about, ends
-//! at once and is listed in `TARGET/skipped.tsv`, which `make test` prints at its end (`ci/skipped.sh`).
+//! at once and is listed in `TARGET/skipped.tsv`, which `make test` prints at its end (`ci/report.py`).
 //!
 //! ```no_run
 //! use test_needs::{needs, skip};

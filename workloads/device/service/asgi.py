@@ -15,13 +15,11 @@ uploads = Uploads(Path(os.environ["DEVICE_ARCHIVE"]))
 
 @app.get("/health")
 async def health() -> dict[str, str]:
-    """Answers 200."""
     return {"status": "ok"}
 
 
 @app.post("/v1/devices/{device}/readings", status_code=status.HTTP_201_CREATED)
 async def upload(device: str, request: Request) -> dict[str, Any]:
-    """Takes a batch of readings."""
     try:
         return await run_in_threadpool(uploads.take, device, await request.body())
     except InvalidUploadError as error:

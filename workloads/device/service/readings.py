@@ -22,8 +22,6 @@ class InvalidUploadError(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Reading:
-    """One recording of one sensor."""
-
     sensor: str
     at_ms: int
     unit: str
@@ -73,12 +71,7 @@ def summary(readings: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     by_sensor: dict[str, dict[str, Any]] = {}
     for of in readings:
         count = by_sensor.get(of["sensor"], {"count": 0})["count"] + 1
-        by_sensor[of["sensor"]] = {
-            "count": count,
-            "at_ms": of["at_ms"],
-            "rms": of["rms"],
-            "peak": of["peak"],
-        }
+        by_sensor[of["sensor"]] = {"count": count, "at_ms": of["at_ms"], "rms": of["rms"], "peak": of["peak"]}
     return by_sensor
 
 
@@ -99,8 +92,7 @@ class Uploads:
         told = [figures(reading) for reading in readings]
         of_sensors = summary(told)
         normalised = [
-            {**of, "samples": reading.samples[::4].tolist()}
-            for of, reading in zip(told, readings, strict=True)
+            {**of, "samples": reading.samples[::4].tolist()} for of, reading in zip(told, readings, strict=True)
         ]
         text = json.dumps({"device": device, "readings": normalised})
         target = self._archive / f"{device}.json.gz"

@@ -13,13 +13,11 @@ uploads = Uploads(Path(os.environ["DEVICE_ARCHIVE"]))
 
 @app.get("/health")
 def health() -> Response:
-    """Answers 200."""
     return jsonify(status="ok")
 
 
 @app.post("/v1/devices/<device>/readings")
 def upload(device: str) -> tuple[Response, int]:
-    """Takes a batch of readings."""
     try:
         return jsonify(uploads.take(device, request.get_data(cache=False))), 201
     except InvalidUploadError as error:

@@ -2,32 +2,55 @@
 
 Two mistakes of real services can be switched on. `python`: results are kept for ever, since the
 bound of the store was forgotten. `native`: the compiled pattern is dropped without being freed, so
-that no Python object is left that a heap profiler could find.
+that no Python object is left that a heap profiler could find. Patterns are POSIX regular expressions of
+the C library: `regcomp` allocates, `regfree` must free.
 """
 
 from collections import OrderedDict
+import ctypes
 from enum import StrEnum
 import uuid
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .patterns import Pattern
-
 KEPT = 64
 """Results that can be fetched again, where the store has its bound."""
 
+REG_EXTENDED, REG_NOSUB = 1, 8
+# glibc's regex_t has 64 bytes; more does no harm.
+_REGEX_BYTES = 128
+
+_libc = ctypes.CDLL(None)
+
+
+class BadPattern(ValueError):
+    """The C library does not take it."""
+
+
+class Pattern:
+    """A compiled pattern. It does not free itself: `close` does."""
+
+    def __init__(self, text: str) -> None:
+        self._compiled = ctypes.create_string_buffer(_REGEX_BYTES)
+        if _libc.regcomp(self._compiled, text.encode(), REG_EXTENDED | REG_NOSUB) != 0:
+            raise BadPattern(text)
+
+    def matches(self, message: str) -> bool:
+        """Whether it occurs."""
+        return bool(_libc.regexec(self._compiled, message.encode(), 0, None, 0) == 0)
+
+    def close(self) -> None:
+        """Gives back what the C library has allocated."""
+        _libc.regfree(self._compiled)
+
 
 class Leak(StrEnum):
-    """Which mistake the service has."""
-
     NONE = "none"
     PYTHON = "python"
     NATIVE = "native"
 
 
 class Message(BaseModel):
-    """One message."""
-
     sender: str
     text: str
     labels: dict[str, str] = Field(default_factory=dict)
@@ -43,16 +66,12 @@ class Watch(BaseModel):
 
 
 class Result(BaseModel):
-    """What came of it."""
-
     watch_id: str
     matches: list[Message]
     messages: int
 
 
 class Watches:
-    """All watches of this process."""
-
     def __init__(self, leak: Leak) -> None:
         self._leak = leak
         self._results: OrderedDict[str, tuple[Watch, Result]] = OrderedDict()

@@ -19,8 +19,7 @@ from answers import routes
 
 from .cache import ResultCache
 from .connector import Connector, WarehouseError
-from .features import compute
-from .queries import FeatureQuery, Features
+from .features import FeatureQuery, Features, compute
 from .settings import Settings
 
 log = logging.getLogger("uvicorn.error").getChild("lens")
@@ -66,9 +65,7 @@ class FeatureStore:
         start = time.perf_counter()
         events = await self.connector.events(query.dataset, query.days)
         fetched = time.perf_counter()
-        table = await asyncio.get_running_loop().run_in_executor(
-            self._threads, compute, events, self._customers, query
-        )
+        table = await asyncio.get_running_loop().run_in_executor(self._threads, compute, events, self._customers, query)
         WAREHOUSE_SECONDS.observe(fetched - start)
         COMPUTE_SECONDS.observe(time.perf_counter() - fetched)
         return table, sum(chunk.num_rows for chunk in events)
@@ -81,7 +78,6 @@ class FeatureStore:
             CACHED.set(len(self.cache))
 
     def close(self) -> None:
-        """Ends the threads."""
         self.connector.close()
         self._threads.shutdown(cancel_futures=True)
 

@@ -6,15 +6,13 @@ import time
 
 import pyarrow as pa
 
-from .queries import FeatureQuery
+from .features import FeatureQuery
 
 
 class ResultCache:
     """Tables by the query that they answer. Used by the event loop's thread only."""
 
-    def __init__(
-        self, entries: int, ttl_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, entries: int, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._entries = entries
         self._ttl_s = ttl_s
         self._clock = clock

@@ -26,10 +26,7 @@ class Connector:
     def __init__(self, settings: Settings) -> None:
         self._url = str(settings.warehouse_url).rstrip("/")
         self._http = urllib3.PoolManager(
-            maxsize=settings.connector_threads,
-            block=False,
-            timeout=settings.warehouse_timeout_s,
-            retries=False,
+            maxsize=settings.connector_threads, block=False, timeout=settings.warehouse_timeout_s, retries=False
         )
         self._threads = ThreadPoolExecutor(settings.connector_threads, "connector")
 

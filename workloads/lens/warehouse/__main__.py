@@ -18,8 +18,6 @@ CHUNKS_A_DAY = 1
 
 
 class Warehouse:
-    """The bytes of every answer."""
-
     def __init__(self, chunks: int, codec: str) -> None:
         options = pa.ipc.IpcWriteOptions(compression=codec)
         self.customers = encode(tables.customers(), options)
@@ -40,9 +38,7 @@ class Warehouse:
                 return self.chunks[int(number)]
             case ["results", dataset] if dataset.isdecimal():
                 days = int(parse_qs(url.query).get("days", ["1"])[0])
-                chosen = random.Random(int(dataset)).choices(
-                    range(len(self.chunks)), k=days * CHUNKS_A_DAY
-                )
+                chosen = random.Random(int(dataset)).choices(range(len(self.chunks)), k=days * CHUNKS_A_DAY)
                 return json.dumps({"chunks": [f"/chunks/{number}" for number in chosen]}).encode()
         return None
 
@@ -77,15 +73,12 @@ def handler_of(warehouse: Warehouse) -> type[BaseHTTPRequestHandler]:
 
 
 def main() -> None:
-    """Serves until it is ended."""
     parser = argparse.ArgumentParser(prog="warehouse", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--chunks", type=int, default=64, help="different chunks of events")
     parser.add_argument("--codec", default="lz4", choices=["lz4", "zstd"])
     args = parser.parse_args()
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", args.port), handler_of(Warehouse(args.chunks, args.codec))
-    )
+    server = ThreadingHTTPServer(("127.0.0.1", args.port), handler_of(Warehouse(args.chunks, args.codec)))
     server.daemon_threads = True
     server.serve_forever()
 

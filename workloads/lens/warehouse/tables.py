@@ -29,7 +29,6 @@ def customers() -> pa.Table:
 
 
 def events(seed: int, rows: int) -> pa.Table:
-    """One chunk of events."""
     uniform = [pc.random(rows, initializer=seed * 16 + column) for column in range(6)]
     note_words = [words(WORDS, rows, seed * 16 + column) for column in range(8, 13)]
     notes = pc.binary_join_element_wise(*note_words, " ")

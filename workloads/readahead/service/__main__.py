@@ -19,8 +19,6 @@ RANGE = re.compile(r"bytes=(\d+)-(\d+)$")
 
 
 class Server(ThreadingHTTPServer):
-    """The server with its reader."""
-
     daemon_threads = True
 
     def __init__(self, port: int, reader: Reader) -> None:
@@ -29,8 +27,6 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
     server: Server
     protocol_version = "HTTP/1.1"
 
@@ -47,7 +43,6 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(HTTPStatus.NOT_FOUND, {"error": "no such path"})
 
     def do_POST(self) -> None:
-        """The session and the trim."""
         match self.path:
             case "/session":
                 self._answer(HTTPStatus.OK, {"size": self.server.reader.session()})
@@ -92,7 +87,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> int:
-    """Serves until it is stopped."""
     parser = argparse.ArgumentParser(prog="service", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="folder of the zarr array")
     parser.add_argument("--port", type=int, required=True)

@@ -1,6 +1,8 @@
 """Bytes of the .bed view of a zarr store, from chunks that threads decode ahead of the reader.
 
-One instance a reader: it is opened, read, and closed. Nothing is kept after that.
+One instance a reader: it is opened, read, and closed. Nothing is kept after that. A .bed file of PLINK has two bits a
+genotype, four genotypes a byte, variant by variant. Its first three bytes are its magic; here they are left out, so
+that a variant's bytes lie at a multiple of a row's length.
 """
 
 from collections import deque
@@ -14,9 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 import zarr
 
-from . import bed
-
 Packed = NDArray[np.uint8]
+# By the number of alternative alleles; a missing allele makes the genotype missing.
+HOM_REF, HET, HOM_ALT, MISSING = 0b11, 0b10, 0b00, 0b01
+
+_CODES = np.full(256, MISSING, dtype=np.uint8)
+_CODES[[0, 1, 2]] = HOM_REF, HET, HOM_ALT
+
+
+def pack(alleles: NDArray[np.int8]) -> Packed:
+    """Bytes of a block of (variants, samples, 2) alleles: 0, 1, or -1 where one is missing."""
+    variants, samples, _ = alleles.shape
+    counts = alleles[:, :, 0] + alleles[:, :, 1]
+    counts[(alleles < 0).any(axis=2)] = -1
+    codes = _CODES[counts.view(np.uint8)]
+    quads = codes.reshape(variants, samples // 4, 4)
+    packed: Packed = (
+        quads[:, :, 0] | quads[:, :, 1] << np.uint8(2) | quads[:, :, 2] << np.uint8(4) | quads[:, :, 3] << np.uint8(6)
+    )
+    return packed
 
 
 class Readahead:
@@ -36,21 +54,16 @@ class Readahead:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     @property
     def row_bytes(self) -> int:
-        """Length of a variant."""
         return self._samples // 4
 
     @property
     def size(self) -> int:
-        """Length of the whole view."""
         return self._variants * self.row_bytes
 
     def read(self, offset: int, size: int) -> Iterator[bytes]:
@@ -81,4 +94,4 @@ class Readahead:
     def _decode(self, row: int, column: int) -> Packed:
         """One chunk, read, decompressed and packed."""
         alleles = np.asarray(self._array.get_block_selection((row, column)))
-        return bed.pack(alleles)
+        return pack(alleles)

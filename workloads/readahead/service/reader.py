@@ -22,16 +22,12 @@ from .readahead import Readahead
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an operator sets."""
-
     store: Path
     threads: int
     ahead: int
 
 
 class Reader(Protocol):
-    """What the server needs."""
-
     def session(self) -> int:
         """Opens the store once and reads its first row of chunks; the length of the whole view."""
 
@@ -46,8 +42,6 @@ class Reader(Protocol):
 
 
 class OwnReader:
-    """Reads in this process."""
-
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         # zarr decodes on threads of its own, by default hardly more than there are processors.

@@ -41,7 +41,6 @@ app.include_router(routes.router)
 
 
 def run_store(request: Request) -> RunStore:
-    """The store of this process."""
     store: RunStore = request.app.state.store
     return store
 
@@ -67,13 +66,11 @@ async def metrics() -> Response:
 
 @app.post("/v1/runs", status_code=status.HTTP_201_CREATED)
 async def add_run(new: NewRun, store: Store) -> Run:
-    """Registers a run."""
     return await store.add_run(new)
 
 
 @app.get("/v1/runs/{run_id}")
 async def get_run(run_id: RunId, store: Store) -> Run:
-    """Describes a run."""
     run = await store.run(run_id)
     if run is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "no such run")
@@ -82,9 +79,7 @@ async def get_run(run_id: RunId, store: Store) -> Run:
 
 @app.get("/v1/runs/{run_id}/events")
 async def subscribe(
-    run: Annotated[Run, Depends(get_run)],
-    store: Store,
-    last_event_id: Annotated[StreamId | None, Header()] = None,
+    run: Annotated[Run, Depends(get_run)], store: Store, last_event_id: Annotated[StreamId | None, Header()] = None
 ) -> StreamingResponse:
     """Replays a run's events and follows it until it is completed."""
     return StreamingResponse(
@@ -95,7 +90,6 @@ async def subscribe(
 
 
 async def frames(store: RunStore, run_id: str, last_event_id: str | None) -> AsyncIterator[str]:
-    """The body of a subscription."""
     sent = 0
     with SUBSCRIBERS.track_inprogress():
         start = time.perf_counter()

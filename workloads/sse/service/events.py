@@ -20,8 +20,6 @@ COMPLETED = "run.completed"
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
-
     RUNNING = "running"
     COMPLETED = "completed"
 
@@ -56,9 +54,7 @@ class Event:
 def decode(stream_id: bytes, fields: dict[bytes, bytes]) -> Event:
     """Decodes what Redis holds for one entry."""
     return Event(
-        stream_id=stream_id.decode("ascii"),
-        kind=fields[b"type"].decode("utf-8"),
-        payload=json.loads(fields[b"data"]),
+        stream_id=stream_id.decode("ascii"), kind=fields[b"type"].decode("utf-8"), payload=json.loads(fields[b"data"])
     )
 
 

@@ -21,13 +21,9 @@ class Settings(EnvironmentSettings):
         "tail_block_ms: redis-py's own 5 s break off long replays on a busy machine.",
     )
     tail_block_ms: int = Field(
-        default=15_000,
-        ge=100,
-        description="How long a read for new events waits before a keep-alive comment is sent.",
+        default=15_000, ge=100, description="How long a read for new events waits before a keep-alive comment is sent."
     )
     run_cache_size: int = Field(default=256, ge=1)
     page_events: int = Field(
-        default=0,
-        ge=0,
-        description="Events of a history that are read at once; 0 reads all, as the case did.",
+        default=0, ge=0, description="Events of a history that are read at once; 0 reads all, as the case did."
     )

@@ -24,9 +24,7 @@ class RunStore:
 
     def __init__(self, settings: Settings) -> None:
         pool = BlockingConnectionPool.from_url(
-            str(settings.redis_url),
-            max_connections=settings.redis_connections,
-            socket_timeout=settings.redis_timeout_s,
+            str(settings.redis_url), max_connections=settings.redis_connections, socket_timeout=settings.redis_timeout_s
         )
         self._redis = Redis(connection_pool=pool)
         self._cache: OrderedDict[str, Run] = OrderedDict()
@@ -35,7 +33,6 @@ class RunStore:
         self._page_events = settings.page_events
 
     async def close(self) -> None:
-        """Closes all connections."""
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 

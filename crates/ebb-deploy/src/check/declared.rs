@@ -6,28 +6,30 @@
 
 use std::path::Path;
 
+use ebb_allocators::Allocator;
 use ebb_process::elf::Libc;
+use serde::Serialize;
 
 use super::base::Base;
-use super::finding::{Finding, Id};
-use super::judged::Judged;
+use super::finding::{Finding, Id, Judged};
 use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
 use super::start::Start;
 
-pub mod compose;
-pub mod kubernetes;
-pub mod procfile;
-pub mod script;
+pub(crate) mod compose;
+pub(crate) mod kubernetes;
+pub(crate) mod procfile;
+pub(crate) mod script;
 mod service;
 pub mod supervisor;
 pub mod unit;
-pub mod yaml;
+pub(crate) mod yaml;
 
 pub use service::{Mount, Remark, Service, Variable};
 
-/// A file of services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A file of services. Its JSON is its [`name`](Self::name).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// `compose.yaml`.
     Compose,
@@ -129,59 +131,49 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         if it.is_note { finding.as_note() } else { finding }
     });
     let start = service.start.as_ref();
-    let (text, line) = match (start.and_then(Start::through_ebb), service.variable("LD_PRELOAD")) {
-        (Some(allocator), _) => {
-            return Judged { allocator: Some(allocator.to_owned()), findings: Vec::new() };
+    if let Some(allocator) = start.and_then(Start::through_ebb) {
+        return Judged { allocator: Some(allocator.to_owned()), findings: Vec::new() };
+    }
+    let set = service.variable("LD_PRELOAD").map(|it| (it.value.as_deref(), it.line));
+    let assigned = || Some((Some(start?.assigned("LD_PRELOAD")?), service.line));
+    let nothing = |line, id, what: &str| Judged {
+        allocator: None,
+        findings: vec![at(line, id, what.to_owned())],
+    };
+    let (text, line) = match set.or_else(assigned) {
+        Some((Some(""), line)) if set.is_some() => {
+            return nothing(line, Id::NotAsked, "LD_PRELOAD is empty");
         }
-        (None, Some(variable)) => match &variable.value {
-            Some(value) if !value.is_empty() => (value.clone(), variable.line),
-            Some(_) => {
-                return nothing(&at(variable.line, Id::NotAsked, "LD_PRELOAD is empty".to_owned()));
-            }
-            None => {
-                let what = "LD_PRELOAD is set outside this file".to_owned();
-                return nothing(&at(variable.line, Id::Unreadable, what));
-            }
-        },
-        (None, None) => match start.and_then(|it| it.assigned("LD_PRELOAD")) {
-            Some(value) => (value.to_owned(), service.line),
-            None if service.remarks.iter().any(|it| !it.is_note) => {
-                return Judged { allocator: None, findings: remarks.collect() };
-            }
-            None => {
-                let what = match kind {
-                    // Its environment is not in the file.
-                    Kind::Supervisor => {
-                        "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any"
-                    }
-                    _ => "nothing sets LD_PRELOAD",
-                };
-                return nothing(&at(service.line, Id::NotAsked, what.to_owned()));
-            }
-        },
+        Some((Some(text), line)) => (text, line),
+        Some((None, line)) => {
+            return nothing(line, Id::Unreadable, "LD_PRELOAD is set outside this file");
+        }
+        None if service.remarks.iter().any(|it| !it.is_note) => {
+            return Judged { allocator: None, findings: remarks.collect() };
+        }
+        // Its environment is not in the file.
+        None if kind == Kind::Supervisor => {
+            let what = "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any";
+            return nothing(service.line, Id::NotAsked, what);
+        }
+        None => return nothing(service.line, Id::NotAsked, "nothing sets LD_PRELOAD"),
     };
     let entries = || text.split([' ', ':']).filter(|it| !it.is_empty());
     let entry =
-        entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(&text);
+        entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(text);
     let allocator = allocator_of(entry);
     let mut findings: Vec<Finding> = remarks.collect();
     if let Some(by) = start.and_then(Start::drops_environment) {
         let what = format!("{by} starts the service without the LD_PRELOAD that is set here");
         findings.push(at(line, Id::EnvironmentDropped, what));
     }
-    if is_pattern(&text) {
-        findings.push(at(
-            line,
-            Id::NotExpanded,
-            format!("LD_PRELOAD is \"{text}\", which the loader takes literally"),
-        ));
+    if is_pattern(text) {
+        let what = format!("LD_PRELOAD is \"{text}\", which the loader takes literally");
+        findings.push(at(line, Id::NotExpanded, what));
     } else {
         if let Some(architecture) = path_architecture(entry) {
-            findings.push(at(
-                line,
-                Id::ArchitectureBound,
-                format!("{entry} exists on {architecture} only"),
-            ));
+            let what = format!("{entry} exists on {architecture} only");
+            findings.push(at(line, Id::ArchitectureBound, what));
         }
         let there = match kind {
             Kind::Compose | Kind::Kubernetes => in_image(name, service, entry, allocator, host),
@@ -198,13 +190,11 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         }));
     }
     if let Some(in_charge) = allocator {
-        findings.extend(of_settings(service, in_charge).into_iter().map(|it| it.in_file(name)));
+        let set = service.env.iter().filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
+        let wrong = settings::judge_declared(in_charge, set).into_iter();
+        findings.extend(wrong.map(|it| it.in_file(name)));
     }
-    Judged { allocator: Some(allocator.unwrap_or(entry).to_owned()), findings }
-}
-
-fn nothing(finding: &Finding) -> Judged {
-    Judged { allocator: None, findings: vec![finding.clone()] }
+    Judged { allocator: Some(allocator.map_or(entry, |it| it.name()).to_owned()), findings }
 }
 
 /// Whether the library is in the image, as far as its name tells, or where it is mounted from.
@@ -212,15 +202,13 @@ fn in_image(
     name: &str,
     service: &Service,
     entry: &str,
-    allocator: Option<&str>,
+    allocator: Option<Allocator>,
     host: &dyn Host,
 ) -> Option<(Id, String)> {
     let base = service.image.as_deref().map(Base::parse);
     if base.is_some_and(|it| it.libc() == Some(Libc::Musl)) && entry.contains("-linux-gnu") {
-        return Some((
-            Id::WrongLibc,
-            format!("{entry} is a path for glibc, but the image has musl"),
-        ));
+        let what = format!("{entry} is a path for glibc, but the image has musl");
+        return Some((Id::WrongLibc, what));
     }
     if let Some(mount) = service.mounts.iter().find(|it| it.covers(entry)) {
         return on_mount(name, mount, entry, host);
@@ -234,10 +222,8 @@ fn in_image(
         return Some((Id::StaticProgram, what));
     }
     if base.is_some_and(|it| it.is_without_allocator()) && !service.is_built {
-        return Some((
-            Id::PackageMissing,
-            format!("{image} does not have {entry}, and nothing mounts it"),
-        ));
+        let what = format!("{image} does not have {entry}, and nothing mounts it");
+        return Some((Id::PackageMissing, what));
     }
     Some((Id::BaseUnknown, format!("it is not known whether {image} has {entry}")))
 }
@@ -251,10 +237,8 @@ fn on_mount(name: &str, mount: &Mount, entry: &str, host: &dyn Host) -> Option<(
     if host.has(&folder.join(&file).to_string_lossy()) || host.has(&file) {
         return None;
     }
-    let folder = match folder.as_os_str().is_empty() {
-        true => "this folder".to_owned(),
-        false => folder.display().to_string(),
-    };
+    let folder = folder.display().to_string();
+    let folder = if folder.is_empty() { "this folder" } else { &folder };
     let what = format!("{entry} is mounted from {file}, and {folder} has no such file");
     Some((Id::MountMissing, what))
 }
@@ -274,25 +258,15 @@ fn on_host(kind: Kind, name: &str, entry: &str, host: &dyn Host) -> Option<(Id, 
 
 /// Whether a file is one of this machine, not of a repository.
 fn is_installed(name: &str) -> bool {
-    const FOLDERS: [&str; 8] = [
-        "/etc/supervisor",
-        "/usr/local/bin/",
-        "/usr/local/sbin/",
-        "/usr/bin/",
-        "/etc/systemd/",
-        "/usr/lib/systemd/",
-        "/lib/systemd/",
-        "/run/systemd/",
-    ];
-    FOLDERS.iter().any(|folder| name.starts_with(folder))
-}
-
-fn of_settings(service: &Service, in_charge: &'static str) -> Vec<Finding> {
-    let set = service.env.iter().filter_map(|it| Some((it.name.clone(), it.value.clone()?)));
-    settings::judge_declared(in_charge, set)
+    const FOLDERS: &str = "/etc/supervisor /usr/local/bin/ /usr/local/sbin/ /usr/bin/ /etc/systemd/ /usr/lib/systemd/ \
+                           /lib/systemd/ /run/systemd/";
+    FOLDERS.split(' ').any(|folder| name.starts_with(folder))
 }
 
 /// Whether a word names a library that is known to be an allocator's: for readers of single lines.
 pub fn is_allocator(word: &str) -> bool {
-    ebb_allocators::by_file_name(file_name(word)).is_some()
+    Allocator::from_file_name(file_name(word)).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,29 +3,26 @@
 //!
 //! What a base image has inside is known only for the common ones; for others the result says so.
 
+use ebb_allocators::Allocator;
 use ebb_process::elf::Libc;
 
 use super::base::Base;
-use super::finding::{Finding, Id};
-use super::judged::Judged;
+use super::finding::{Finding, Id, Judged};
 use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
 
 mod asked;
 mod copied;
 mod image;
-mod judgement;
-mod program;
 mod start;
 mod variables;
 
-pub use asked::{is_entrypoint_name, set_by_script};
-pub use image::{Malformed, Piece, Stage, Stages};
-pub use judgement::Context;
-pub use start::start;
+pub use asked::{Context, is_entrypoint_name, set_by_script};
+pub use image::Stages;
+pub(crate) use image::{Piece, Stage};
+pub(crate) use start::start;
 
-use asked::Asked;
-use judgement::Image;
+use asked::{Asked, Image};
 
 /// Judges the image that the Dockerfile called `name` makes. `context` is what the builder is given;
 /// `target` names the stage to build, the last one by default. None where there is no such stage.
@@ -47,50 +44,46 @@ impl Image<'_> {
         let Some(asked) = asked else {
             return Judged { allocator: None, findings };
         };
-        let entry = asked
-            .text
-            .split([' ', ':'])
-            .find(|entry| allocator_of(entry).is_some())
-            .or_else(|| asked.text.split([' ', ':']).find(|entry| !entry.is_empty()))
-            .unwrap_or(&asked.text);
+        let entries = || asked.text.split([' ', ':']).filter(|entry| !entry.is_empty());
+        let known = entries().find(|entry| allocator_of(entry).is_some());
+        let entry = known.or_else(|| entries().next()).unwrap_or(&asked.text);
         let allocator = allocator_of(entry);
         findings.extend(self.path(entry, &asked));
         if !findings.iter().any(|it| it.id == Id::NotExpanded) {
             findings.extend(self.library(entry, allocator, &asked));
         }
         findings.extend(self.program());
-        findings.extend(self.settings(allocator));
-        Judged { allocator: Some(allocator.unwrap_or(entry).to_owned()), findings }
+        if let Some(in_charge) = allocator {
+            let set = self.chain.iter().rev().flat_map(|stage| &stage.env);
+            let wrong = settings::judge_declared(in_charge, set.map(|it| it.value.clone()));
+            findings.extend(wrong.into_iter().map(|finding| finding.in_file(self.name)));
+        }
+        Judged { allocator: Some(allocator.map_or(entry, |it| it.name()).to_owned()), findings }
     }
 
     /// What the path itself says.
-    fn path(&self, entry: &str, asked: &Asked) -> Vec<Finding> {
+    fn path(&self, entry: &str, asked: &Asked) -> Option<Finding> {
         let text = &asked.text;
-        if !asked.by_shell && (is_pattern(text) || text.contains("${LIB}")) {
-            let what = if text.contains("${LIB}") {
-                "the builder replaces $LIB by an empty text before the loader sees it: write \\$LIB"
-                    .to_owned()
-            } else {
-                format!("LD_PRELOAD is \"{text}\", which the loader takes literally")
-            };
-            return vec![self.at(asked.line, Id::NotExpanded, what)];
+        if !asked.by_shell && text.contains("${LIB}") {
+            let what = "the builder replaces $LIB by an empty text before the loader sees it: write \\$LIB";
+            return Some(self.at(asked.line, Id::NotExpanded, what.to_owned()));
         }
-        let Some(architecture) = path_architecture(entry) else {
-            return Vec::new();
-        };
-        let platform = self.base().1.and_then(platform_architecture);
-        match platform {
-            Some(other) if other != architecture => vec![self.at(
-                asked.line,
-                Id::ArchitecturePath,
-                format!("{entry} is a path for {architecture}, but the image is for {other}"),
-            )],
-            Some(_) => Vec::new(),
-            None => vec![self.at(
-                asked.line,
-                Id::ArchitectureBound,
-                format!("{entry} exists on {architecture} only"),
-            )],
+        if !asked.by_shell && is_pattern(text) {
+            let what = format!("LD_PRELOAD is \"{text}\", which the loader takes literally");
+            return Some(self.at(asked.line, Id::NotExpanded, what));
+        }
+        let architecture = path_architecture(entry)?;
+        match self.base().1.and_then(platform_architecture) {
+            Some(same) if same == architecture => None,
+            Some(other) => {
+                let what =
+                    format!("{entry} is a path for {architecture}, but the image is for {other}");
+                Some(self.at(asked.line, Id::ArchitecturePath, what))
+            }
+            None => {
+                let what = format!("{entry} exists on {architecture} only");
+                Some(self.at(asked.line, Id::ArchitectureBound, what))
+            }
         }
     }
 
@@ -102,74 +95,63 @@ impl Image<'_> {
     }
 
     /// Whether the library will be there, for this libc.
-    fn library(&self, entry: &str, allocator: Option<&str>, asked: &Asked) -> Vec<Finding> {
+    fn library(&self, entry: &str, allocator: Option<Allocator>, asked: &Asked) -> Option<Finding> {
         let (base, _) = self.base();
+        let found = |id, what: String| Some(self.at(asked.line, id, what));
         if base.has_no_loader() {
             let what = "the base image has no loader: only static programs run in it, and nothing can be \
                         preloaded into them";
-            return vec![self.at(asked.line, Id::StaticProgram, what.to_owned())];
+            return found(Id::StaticProgram, what.to_owned());
         }
         let libc = base.libc();
         if libc == Some(Libc::Musl) && entry.contains("-linux-gnu") {
             let what = format!("{entry} is a path for glibc, but the image has musl");
-            return vec![self.at(asked.line, Id::WrongLibc, what)];
+            return found(Id::WrongLibc, what);
         }
-        let is_path = entry.contains('/');
-        for copy in self.chain.iter().flat_map(|stage| &stage.copies) {
-            if !copy.value.brings(entry) {
-                continue;
-            }
+        let mut copies = self.chain.iter().flat_map(|stage| &stage.copies);
+        if let Some(copy) = copies.find(|it| it.value.brings(entry)) {
             let from = copy.value.from.as_deref();
             if from.is_none()
                 && let Some(source) = copy.value.source_of(entry)
                 && let Some(why) = self.context.lacks(source)
             {
                 let what = format!("the build fails at the copy of {source}: {why}");
-                return vec![self.at(copy.line, Id::CopyMissing, what)];
+                return Some(self.at(copy.line, Id::CopyMissing, what));
             }
             // libebbmalloc.so needs no libc.
-            let theirs = from.filter(|_| allocator != Some("ebbmalloc"));
-            let theirs = theirs.and_then(|from| self.libc_of(from));
-            return match (&libc, theirs) {
-                (Some(ours), Some(theirs)) if *ours != theirs => vec![self.at(
-                    copy.line,
-                    Id::WrongLibc,
-                    format!("{entry} comes from an image with {theirs}, but this one has {ours}"),
-                )],
-                _ => Vec::new(),
-            };
+            let theirs = from.filter(|_| allocator != Some(Allocator::Ebbmalloc));
+            let theirs = theirs.and_then(|from| self.libc_of(from))?;
+            let ours = libc.filter(|ours| *ours != theirs)?;
+            let what =
+                format!("{entry} comes from an image with {theirs}, but this one has {ours}");
+            return Some(self.at(copy.line, Id::WrongLibc, what));
         }
-        let runs = |chain: &[&Stage]| {
-            let texts = chain.iter().flat_map(|stage| &stage.runs);
-            let packages = packages_of(allocator);
-            texts.clone().any(|run| {
-                let words = || run.value.split([' ', '\t', '\n', '\\', '=', ';', '"', '\'']);
-                words().any(|word| packages.contains(&word)) || run.value.contains(file_name(entry))
+        let packages = allocator.map(|it| it.packages().all_that_bring_it()).unwrap_or_default();
+        let installs = |chain: &[&Stage]| {
+            let mut texts = chain.iter().flat_map(|stage| &stage.runs).map(|run| &run.value);
+            texts.any(|run| {
+                let mut words = run.split([' ', '\t', '\n', '\\', '=', ';', '"', '\'']);
+                words.any(|word| packages.contains(&word)) || run.contains(file_name(entry))
             })
         };
-        if runs(&self.chain) {
-            return Vec::new();
-        }
-        if allocator.is_none() && !is_path {
-            return Vec::new();
+        if installs(&self.chain) || allocator.is_none() && !entry.contains('/') {
+            return None;
         }
         let others = self.stages.others(&self.chain);
-        if let Some(other) = others.iter().find(|stage| runs(&[**stage])) {
+        if let Some(other) = others.iter().find(|stage| installs(&[**stage])) {
+            let stage = other.name.as_deref().unwrap_or(&other.base);
             let what = format!(
-                "{entry} is installed in the stage {} only, which is not part of the image",
-                other.name.as_deref().unwrap_or(&other.base)
+                "{entry} is installed in the stage {stage} only, which is not part of the image"
             );
-            return vec![self.at(asked.line, Id::PackageMissing, what)];
+            return found(Id::PackageMissing, what);
         }
         let lowest = self.chain.last().map_or("", |it| it.base.as_str());
-        vec![if base.is_without_allocator() {
+        if base.is_without_allocator() {
             let what = format!("no step installs {entry}, and {lowest} does not have it");
-            self.at(asked.line, Id::PackageMissing, what)
-        } else {
-            let what =
-                format!("no step installs {entry}, and it is not known whether {lowest} has it");
-            self.at(asked.line, Id::BaseUnknown, what)
-        }]
+            return found(Id::PackageMissing, what);
+        }
+        let what = format!("no step installs {entry}, and it is not known whether {lowest} has it");
+        found(Id::BaseUnknown, what)
     }
 
     /// The libc of a stage or image.
@@ -179,34 +161,6 @@ impl Image<'_> {
             None => Base::parse(from).libc(),
         }
     }
-
-    fn settings(&self, allocator: Option<&'static str>) -> Vec<Finding> {
-        let Some(in_charge) = allocator else {
-            return Vec::new();
-        };
-        let set = self.chain.iter().rev().flat_map(|stage| &stage.env);
-        settings::judge_declared(in_charge, set.map(|it| it.value.clone()))
-            .into_iter()
-            .map(|finding| finding.in_file(self.name))
-            .collect()
-    }
-}
-
-/// All names of the allocator's package; its development package brings it along.
-fn packages_of(allocator: Option<&str>) -> Vec<&'static str> {
-    let Some(known) = allocator.and_then(ebb_allocators::by_name) else {
-        return Vec::new();
-    };
-    let mut names = known.packages.all();
-    names.extend(match known.name {
-        "jemalloc" => &["libjemalloc-dev", "libjemalloc1", "jemalloc-dev", "jemalloc-devel"][..],
-        "mimalloc" => &["libmimalloc-dev", "mimalloc", "mimalloc-dev"],
-        "tcmalloc" => {
-            &["libgoogle-perftools-dev", "google-perftools", "gperftools", "libgoogle-perftools4"]
-        }
-        _ => &[],
-    });
-    names
 }
 
 /// Docker's name of a platform, as our architecture.

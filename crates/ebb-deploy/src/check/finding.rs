@@ -181,14 +181,8 @@ pub struct Finding {
 impl Finding {
     /// A finding that is not yet about a process or a file.
     pub fn new(id: Id, what: impl Into<String>) -> Self {
-        Self {
-            id,
-            severity: id.severity(),
-            pid: None,
-            file: None,
-            what: what.into(),
-            remedy: id.remedy(),
-        }
+        let what = what.into();
+        Self { id, severity: id.severity(), pid: None, file: None, what, remedy: id.remedy() }
     }
 
     /// About this process.
@@ -211,6 +205,15 @@ impl Finding {
         self.severity = Severity::Note;
         self
     }
+}
+
+/// What the judgement of a file comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// The allocator that the image asks for.
+    pub allocator: Option<String>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
 }
 
 #[cfg(test)]

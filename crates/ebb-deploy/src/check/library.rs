@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use ebb_allocators::Allocator;
 use ebb_process::elf::{Elf, Libc, Machine, libc_of};
 
 use super::finding::{Finding, Id};
@@ -58,7 +59,7 @@ pub struct Object {
     /// Its facts.
     pub elf: Elf,
     /// The known allocator that it is.
-    pub allocator: Option<&'static str>,
+    pub allocator: Option<Allocator>,
     /// What it needs and is not there.
     pub missing: Vec<String>,
 }
@@ -80,60 +81,45 @@ pub fn refusal(entry: &Entry, target: &Target) -> Option<Finding> {
 }
 
 fn missing(text: &str, target: &Target) -> Finding {
-    match path_architecture(text) {
-        Some(folder) if folder != target.machine.to_string() => Finding::new(
-            Id::ArchitecturePath,
-            format!(
-                "{text} does not exist: its path is for {folder}, the program is for {}",
-                target.machine
-            ),
-        ),
-        _ => Finding::new(Id::LibraryMissing, format!("{text} does not exist")),
+    let machine = target.machine.to_string();
+    match path_architecture(text).filter(|folder| *folder != machine) {
+        Some(folder) => {
+            let what = format!(
+                "{text} does not exist: its path is for {folder}, the program is for {machine}"
+            );
+            Finding::new(Id::ArchitecturePath, what)
+        }
+        None => Finding::new(Id::LibraryMissing, format!("{text} does not exist")),
     }
 }
 
 fn object_refusal(text: &str, object: &Object, target: &Target) -> Option<Finding> {
     let elf = &object.elf;
-    let found = |id, what: String| Some(Finding::new(id, what));
-    if elf.machine != target.machine {
-        return found(
-            Id::WrongArchitecture,
-            format!("{text} is built for {}, the program for {}", elf.machine, target.machine),
+    let (machine, libc) = (&target.machine, libc_of(elf));
+    let (id, what) = if elf.machine != *machine {
+        let what = format!("{text} is built for {}, the program for {machine}", elf.machine);
+        (Id::WrongArchitecture, what)
+    } else if !elf.loadable || elf.interpreter.is_some() && elf.soname.is_none() {
+        (Id::LibraryUnusable, format!("{text} is a program, not a shared object"))
+    } else if libc != Libc::Any && libc != target.libc {
+        let what = format!("{text} is built for {libc}, the program for {}", target.libc);
+        (Id::WrongLibc, what)
+    } else if let Some(page) = target.page_bytes.filter(|&page| page > elf.segment_alignment) {
+        let what = format!(
+            "{text} is built for pages of {} KiB; the kernel's pages have {} KiB",
+            elf.segment_alignment >> 10,
+            page >> 10
         );
-    }
-    if !elf.loadable || elf.interpreter.is_some() && elf.soname.is_none() {
-        return found(Id::LibraryUnusable, format!("{text} is a program, not a shared object"));
-    }
-    let libc = libc_of(elf);
-    if libc != Libc::Any && libc != target.libc {
-        return found(
-            Id::WrongLibc,
-            format!("{text} is built for {libc}, the program for {}", target.libc),
-        );
-    }
-    if let Some(page) = target.page_bytes.filter(|&page| page > elf.segment_alignment) {
-        return found(
-            Id::PageSize,
-            format!(
-                "{text} is built for pages of {} KiB; the kernel's pages have {} KiB",
-                elf.segment_alignment >> 10,
-                page >> 10
-            ),
-        );
-    }
-    if let Some(needed) = object.missing.first() {
-        return found(
-            Id::MissingDependency,
-            format!("{text} needs {needed}, which does not exist"),
-        );
-    }
-    if !elf.defines.malloc {
-        return found(
-            Id::LibraryUnusable,
-            format!("{text} does not define malloc, so it is not an allocator"),
-        );
-    }
-    None
+        (Id::PageSize, what)
+    } else if let Some(needed) = object.missing.first() {
+        (Id::MissingDependency, format!("{text} needs {needed}, which does not exist"))
+    } else if !elf.defines.malloc {
+        let what = format!("{text} does not define malloc, so it is not an allocator");
+        (Id::LibraryUnusable, what)
+    } else {
+        return None;
+    };
+    Some(Finding::new(id, what))
 }
 
 /// What is true of the library wherever it is used: worth a note.
@@ -141,19 +127,16 @@ pub fn notes(entry: &Entry) -> Vec<Finding> {
     let EntryFile::Object(object) = &entry.file else {
         return Vec::new();
     };
-    let mut notes = Vec::new();
     let machine = object.elf.machine.to_string();
     // Kernels with larger pages exist there; the size that jemalloc was built for is a constant in its code.
-    if object.allocator == Some("jemalloc") && matches!(machine.as_str(), "arm64" | "ppc64le") {
-        notes.push(Finding::new(
-            Id::PageSizeBound,
-            format!(
-                "{} is a jemalloc for {machine}: a build for 4 KiB pages aborts on kernels with larger ones",
-                entry.text
-            ),
-        ));
+    if object.allocator != Some(Allocator::Jemalloc) || !["arm64", "ppc64le"].contains(&&*machine) {
+        return Vec::new();
     }
-    notes
+    let text = &entry.text;
+    let what = format!(
+        "{text} is a jemalloc for {machine}: a build for 4 KiB pages aborts on kernels with larger ones"
+    );
+    vec![Finding::new(Id::PageSizeBound, what)]
 }
 
 /// That the library cannot be loaded once the program runs, where that is so.
@@ -161,16 +144,12 @@ pub fn static_tls(entry: &Entry) -> Option<Finding> {
     let EntryFile::Object(object) = &entry.file else {
         return None;
     };
-    let bytes = object.elf.static_tls_bytes?;
-    (bytes > LATE_STATIC_TLS_BYTES).then(|| {
-        Finding::new(
-            Id::StaticTls,
-            format!(
-                "{} needs {bytes} bytes of static thread-local storage; glibc keeps {LATE_STATIC_TLS_BYTES} for libraries that are loaded late",
-                entry.text
-            ),
-        )
-    })
+    let bytes = object.elf.static_tls_bytes.filter(|bytes| *bytes > LATE_STATIC_TLS_BYTES)?;
+    let text = &entry.text;
+    let what = format!(
+        "{text} needs {bytes} bytes of static thread-local storage; glibc keeps {LATE_STATIC_TLS_BYTES} for libraries that are loaded late"
+    );
+    Some(Finding::new(Id::StaticTls, what))
 }
 
 /// Whether only a shell could make a path of it.
@@ -180,19 +159,18 @@ pub fn is_pattern(text: &str) -> bool {
 
 /// The architecture in a path such as `/usr/lib/x86_64-linux-gnu/x.so`, by our name for it.
 pub fn path_architecture(path: &str) -> Option<&'static str> {
-    const FOLDERS: [(&str, &str); 8] = [
-        ("x86_64-linux-", "x86-64"),
-        ("aarch64-linux-", "arm64"),
-        ("i386-linux-", "i386"),
-        ("arm-linux-", "arm"),
-        ("riscv64-linux-", "riscv64"),
-        ("powerpc64le-linux-", "ppc64le"),
-        ("s390x-linux-", "s390x"),
-        ("loongarch64-linux-", "loongarch64"),
-    ];
     path.split('/').find_map(|part| {
-        let (_, name) = FOLDERS.iter().find(|(start, _)| part.starts_with(start))?;
-        Some(*name)
+        Some(match part.split_once("-linux-")?.0 {
+            "x86_64" => "x86-64",
+            "aarch64" => "arm64",
+            "powerpc64le" => "ppc64le",
+            "i386" => "i386",
+            "arm" => "arm",
+            "riscv64" => "riscv64",
+            "s390x" => "s390x",
+            "loongarch64" => "loongarch64",
+            _ => return None,
+        })
     })
 }
 
@@ -202,9 +180,9 @@ pub fn file_name(path: &str) -> &str {
 }
 
 /// The known allocator that an entry names.
-pub fn allocator_of(entry: &str) -> Option<&'static str> {
+pub fn allocator_of(entry: &str) -> Option<Allocator> {
     let name = file_name(entry);
-    ebb_allocators::by_file_name(name).or_else(|| ebb_allocators::by_name(name)).map(|it| it.name)
+    Allocator::from_file_name(name).or_else(|| Allocator::from_choice(name))
 }
 
 #[cfg(test)]
@@ -241,54 +219,50 @@ mod tests {
         Target { machine: elf(&[]).machine, libc: Libc::Glibc, page_bytes: Some(0x1000) }
     }
 
-    fn id(entry: &Entry, target: &Target) -> Option<Id> {
-        refusal(entry, target).map(|finding| finding.id)
-    }
-
-    #[test]
-    fn a_library_that_fits_is_not_refused() {
-        assert_eq!(id(&entry(elf(&["libc.so.6"]), &[]), &target()), None);
-        assert_eq!(id(&entry(elf(&[]), &[]), &target()), None);
-    }
-
     #[test]
     fn each_reason_has_its_name() {
         let musl = Target { libc: Libc::Musl, ..target() };
-        assert_eq!(id(&entry(elf(&["libc.so.6"]), &[]), &musl), Some(Id::WrongLibc));
-        assert_eq!(id(&entry(elf(&[]), &[]), &musl), None, "it needs no libc");
         let large = Target { page_bytes: Some(0x10000), ..target() };
-        assert_eq!(id(&entry(elf(&[]), &[]), &large), Some(Id::PageSize));
-        assert_eq!(
-            id(&entry(elf(&[]), &["libunwind.so.8"]), &target()),
-            Some(Id::MissingDependency)
-        );
         let mut silent = elf(&[]);
         silent.defines.malloc = false;
-        assert_eq!(id(&entry(silent, &[]), &target()), Some(Id::LibraryUnusable));
         let mut other = elf(&[]);
         other.machine.machine = 183;
-        assert_eq!(id(&entry(other, &[]), &target()), Some(Id::WrongArchitecture));
+        for (elf, missing, target, id) in [
+            (elf(&["libc.so.6"]), &[][..], target(), None),
+            (elf(&[]), &[], target(), None),
+            (elf(&["libc.so.6"]), &[], musl.clone(), Some(Id::WrongLibc)),
+            // It needs no libc.
+            (elf(&[]), &[], musl, None),
+            (elf(&[]), &[], large, Some(Id::PageSize)),
+            (elf(&[]), &["libunwind.so.8"], target(), Some(Id::MissingDependency)),
+            (silent, &[], target(), Some(Id::LibraryUnusable)),
+            (other, &[], target(), Some(Id::WrongArchitecture)),
+        ] {
+            let entry = entry(elf, missing);
+            assert_eq!(refusal(&entry, &target).map(|it| it.id), id, "{entry:?} {target:?}");
+        }
     }
 
     #[test]
     fn a_missing_path_of_another_architecture_is_told_apart() {
-        let missing = |text: &str| Entry { text: text.to_owned(), file: EntryFile::Missing };
-        let id = |text| id(&missing(text), &target());
-        assert_eq!(id("/usr/lib/libjemalloc.so.2"), Some(Id::LibraryMissing));
-        assert_eq!(id("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"), Some(Id::LibraryMissing));
-        assert_eq!(id("/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"), Some(Id::ArchitecturePath));
-        assert_eq!(id("/usr/lib/*/libjemalloc.so.2"), Some(Id::NotExpanded));
+        for (text, id) in [
+            ("/usr/lib/libjemalloc.so.2", Id::LibraryMissing),
+            ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", Id::LibraryMissing),
+            ("/usr/lib/aarch64-linux-gnu/libjemalloc.so.2", Id::ArchitecturePath),
+            ("/usr/lib/*/libjemalloc.so.2", Id::NotExpanded),
+        ] {
+            let missing = Entry { text: text.to_owned(), file: EntryFile::Missing };
+            assert_eq!(refusal(&missing, &target()).map(|it| it.id), Some(id), "{text}");
+        }
     }
 
     #[test]
     fn static_storage_counts_from_what_glibc_keeps() {
-        let with = |bytes| {
-            let mut elf = elf(&[]);
-            elf.static_tls_bytes = bytes;
-            static_tls(&entry(elf, &[])).map(|finding| finding.id)
-        };
-        assert_eq!(with(Some(2632)), Some(Id::StaticTls));
-        assert_eq!(with(Some(8)), None);
-        assert_eq!(with(None), None);
+        for (static_tls_bytes, id) in
+            [(Some(2632), Some(Id::StaticTls)), (Some(8), None), (None, None)]
+        {
+            let elf = Elf { static_tls_bytes, ..elf(&[]) };
+            assert_eq!(static_tls(&entry(elf, &[])).map(|it| it.id), id);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
 use ebb_process::Unreadable;
 use ebb_process::environ::Variables;
 use ebb_process::inside::Inside;
@@ -18,7 +19,7 @@ pub struct Wanted {
     /// The name as the user gave it.
     pub name: String,
     /// The known allocator that it is.
-    pub allocator: Option<&'static str>,
+    pub allocator: Option<Allocator>,
     /// Its file, where a path was given.
     pub file: Option<PathBuf>,
 }
@@ -31,7 +32,7 @@ pub enum Malloc {
     /// The C library.
     Libc(PathBuf),
     /// Another library, and the known allocator that it is.
-    Library(PathBuf, Option<&'static str>),
+    Library(PathBuf, Option<Allocator>),
     /// It is statically linked.
     Static,
     /// Nothing defines it.
@@ -87,7 +88,7 @@ impl Wanted {
         };
         let entry = entries.iter().find(is_allocator)?;
         Some(Self {
-            name: known(entry).unwrap_or(&entry.text).to_owned(),
+            name: known(entry).map_or(&*entry.text, |it| it.name()).to_owned(),
             allocator: known(entry),
             file: Some(PathBuf::from(&entry.text)),
         })
@@ -97,11 +98,12 @@ impl Wanted {
     pub fn is(&self, entry: &Entry) -> bool {
         match (self.allocator, known(entry)) {
             (Some(wanted), Some(asked)) => wanted == asked,
-            _ => self
-                .file
-                .as_deref()
-                .is_some_and(|file| file.file_name() == Path::new(&entry.text).file_name()),
+            _ => self.is_called_as(Path::new(&entry.text)),
         }
+    }
+
+    fn is_called_as(&self, path: &Path) -> bool {
+        self.file.as_deref().is_some_and(|file| file.file_name() == path.file_name())
     }
 
     /// Whether the text of a variable names it. By file name only: the files are somebody else's.
@@ -115,9 +117,7 @@ impl Wanted {
         match malloc {
             Malloc::Library(path, allocator) => match self.allocator {
                 Some(wanted) => *allocator == Some(wanted),
-                None => {
-                    self.file.as_deref().is_some_and(|file| file.file_name() == path.file_name())
-                }
+                None => self.is_called_as(path),
             },
             Malloc::Libc(_) | Malloc::Static => self.is_system(),
             Malloc::Program | Malloc::Nobody => false,
@@ -126,17 +126,17 @@ impl Wanted {
 
     /// Whether it is the C library's own: nothing needs to be preloaded.
     fn is_system(&self) -> bool {
-        self.allocator == Some(ebb_allocators::SYSTEM)
+        self.allocator == Some(Allocator::Glibc)
     }
 }
 
 /// The known allocator of an entry, by its file or by its name.
-fn known(entry: &Entry) -> Option<&'static str> {
+fn known(entry: &Entry) -> Option<Allocator> {
     if let EntryFile::Object(object) = &entry.file {
         return object.allocator;
     }
     let name = Path::new(&entry.text).file_name()?.to_str()?;
-    ebb_allocators::by_file_name(name).map(|it| it.name)
+    Allocator::from_file_name(name)
 }
 
 /// Whether `wanted` is in charge of the process: `None` where that is not known.
@@ -174,10 +174,8 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
     let program = &process.program;
     let one = |id, what: String| vec![Finding::new(id, what)];
     if let (Ok(Malloc::Static), None) = (&process.malloc, process.inside) {
-        return one(
-            Id::StaticProgram,
-            format!("{program} is statically linked: no library can be preloaded into it"),
-        );
+        let what = format!("{program} is statically linked: no library can be preloaded into it");
+        return one(Id::StaticProgram, what);
     }
     if let Some(inside) = process.inside {
         return one(Id::AllocatorInside, format!("{program} has {inside}"));
@@ -190,10 +188,9 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
         return not_asked(process, wanted, ancestors);
     };
     if process.secure {
-        return one(
-            Id::SecureMode,
-            format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD"),
-        );
+        let what =
+            format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD");
+        return one(Id::SecureMode, what);
     }
     let refused = process.target.as_ref().and_then(|target| library::refusal(entry, target));
     match refused {
@@ -205,22 +202,22 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
 /// The library could have been loaded, and something else owns `malloc`.
 fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
     let program = &process.program;
-    vec![match &process.malloc {
-        Ok(Malloc::Program) => Finding::new(
-            Id::MallocInside,
-            format!("{program} defines malloc itself, before every preloaded library"),
-        ),
-        Ok(Malloc::Library(path, _)) => {
-            Finding::new(Id::OtherFirst, format!("{program} uses malloc from {}", path.display()))
+    let (id, what) = match &process.malloc {
+        Ok(Malloc::Program) => {
+            let what = format!("{program} defines malloc itself, before every preloaded library");
+            (Id::MallocInside, what)
         }
-        _ => Finding::new(
-            Id::LoaderRefused,
-            format!(
-                "LD_PRELOAD of {program} names {}, but the loader has not loaded it",
-                wanted.name
-            ),
-        ),
-    }]
+        Ok(Malloc::Library(path, _)) => {
+            (Id::OtherFirst, format!("{program} uses malloc from {}", path.display()))
+        }
+        _ => {
+            let name = &wanted.name;
+            let what =
+                format!("LD_PRELOAD of {program} names {name}, but the loader has not loaded it");
+            (Id::LoaderRefused, what)
+        }
+    };
+    vec![Finding::new(id, what)]
 }
 
 /// Nothing at this process named the library: where was it lost?
@@ -230,16 +227,13 @@ fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
     if let Err(why) = &process.at_start {
         return unreadable(&format!("the environment of {program}"), why);
     }
-    let later = process.now.as_ref().and_then(preload_of);
-    if later.is_some_and(|text| wanted.is_named_in(&text)) {
+    let names_it = |text: Option<&str>| text.is_some_and(|it| wanted.is_named_in(it));
+    if names_it(process.now.as_ref().and_then(preload_of).as_deref()) {
         let what =
             format!("{program} put {name} into LD_PRELOAD itself, after its loader had read it");
         return vec![Finding::new(Id::PreloadTooLate, what)];
     }
-    let carrier = ancestors.iter().position(|ancestor| {
-        let preload = ancestor.preload.as_deref();
-        preload.is_some_and(|text| wanted.is_named_in(text))
-    });
+    let carrier = ancestors.iter().position(|it| names_it(it.preload.as_deref()));
     if let Some(place) = carrier {
         // The one below it, on the way to this process, has lost it.
         let loser = match place.checked_sub(1).and_then(|below| ancestors.get(below)) {
@@ -256,10 +250,8 @@ fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
         let what = format!("{program} was not started through {script}, which sets LD_PRELOAD");
         return vec![Finding::new(Id::EntrypointBypassed, what)];
     }
-    vec![Finding::new(
-        Id::NotAsked,
-        format!("{program} was started without an LD_PRELOAD that names {name}"),
-    )]
+    let what = format!("{program} was started without an LD_PRELOAD that names {name}");
+    vec![Finding::new(Id::NotAsked, what)]
 }
 
 /// The text of `LD_PRELOAD`.

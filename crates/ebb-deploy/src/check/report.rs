@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::declared::Kind;
 use super::finding::{Finding, Id, Severity};
 
 /// The version of the JSON; grows when a field changes its meaning or goes.
@@ -17,18 +18,9 @@ pub enum Subject {
     Dockerfile,
     /// An unpacked root file system.
     Root,
-    /// A compose file.
-    Compose,
-    /// A Kubernetes manifest.
-    Kubernetes,
-    /// A systemd unit.
-    Unit,
-    /// A Procfile.
-    Procfile,
-    /// supervisor's configuration.
-    Supervisor,
-    /// A shell script.
-    Script,
+    /// A file of services.
+    #[serde(untagged)]
+    File(Kind),
 }
 
 /// Whether the allocator is in charge.
@@ -63,6 +55,11 @@ pub struct Report {
     /// Nothing asks for an allocator: the program brings it.
     #[serde(skip)]
     is_brought: bool,
+}
+
+/// One line of JSON, of strings and numbers only: it cannot fail, and would have to be seen if it did.
+pub(crate) fn json(report: &impl Serialize) -> String {
+    serde_json::to_string(report).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
 }
 
 /// One process.
@@ -145,17 +142,13 @@ impl Report {
 
     /// One line of JSON.
     pub fn json(&self) -> String {
-        // Strings and numbers only: it cannot fail, and would have to be seen if it did.
-        serde_json::to_string(self)
-            .unwrap_or_else(|error| format!("{{\"format\":{FORMAT},\"error\":\"{error}\"}}"))
+        json(self)
     }
 
     /// Lines for a reader: the answer, the processes, the findings with their remedies.
     pub fn text(&self) -> String {
         let mut lines = vec![self.headline()];
-        for process in &self.processes {
-            lines.push(process.text());
-        }
+        lines.extend(self.processes.iter().map(ProcessLine::text));
         for finding in &self.findings {
             lines.push(String::new());
             lines.extend(finding_lines(finding));
@@ -170,34 +163,28 @@ impl Report {
         let not = self.processes.iter().filter(|it| it.in_charge == Some(false));
         let (not, all) = (not.count(), self.processes.len());
         if self.is_brought {
-            let with = self.processes.iter();
-            let with = with.filter(|it| it.in_charge == Some(true)).count();
-            let place = match all {
-                1 => String::new(),
-                all => format!(" in {with} of {}", count(all)),
-            };
+            let with = self.processes.iter().filter(|it| it.in_charge == Some(true)).count();
+            let of = format!(" in {with} of {}", count(all));
+            let place = if all == 1 { "" } else { &of };
+            let target = &self.target;
             return format!(
-                "{}: malloc is {allocator}{place}; no other allocator is configured",
-                self.target
+                "{target}: malloc is {allocator}{place}; no other allocator is configured"
             );
         }
+        let (is, of) = match self.subject {
+            Subject::Processes => ("is", format!(" of {}", count(all))),
+            _ => ("will be", String::new()),
+        };
         let what = match (self.subject, self.in_charge) {
-            (Subject::Processes, Some(true)) => {
-                format!("{allocator} is in charge of {}", count(all))
-            }
+            (_, Some(true)) => format!("{allocator} {is} in charge{of}"),
             (Subject::Processes, Some(false)) if not > 0 => {
-                format!("{allocator} is NOT in charge of {not} of {}", count(all))
+                format!("{allocator} is NOT in charge of {not}{of}")
             }
-            (Subject::Processes, Some(false)) => format!(
-                "{allocator} is in charge of {}, but not with the settings given",
-                count(all)
-            ),
-            (Subject::Processes, None) => {
-                format!("it is not known whether {allocator} is in charge of {}", count(all))
+            (Subject::Processes, Some(false)) => {
+                format!("{allocator} is in charge{of}, but not with the settings given")
             }
-            (_, Some(true)) => format!("{allocator} will be in charge"),
             (_, Some(false)) => format!("{allocator} will NOT be in charge"),
-            (_, None) => format!("it is not known whether {allocator} will be in charge"),
+            (_, None) => format!("it is not known whether {allocator} {is} in charge{of}"),
         };
         match self.programs {
             Some(programs) => format!("{}: {what} ({programs} programs read)", self.target),
@@ -279,18 +266,17 @@ mod tests {
 
     #[test]
     fn one_error_is_a_no_and_a_note_is_not() {
-        let note = Finding::new(Id::StaticTls, "n");
-        assert_eq!(report(vec![]).answer(), Answer::InCharge);
-        assert_eq!(report(vec![note.clone()]).answer(), Answer::InCharge);
-        let unknown = Finding::new(Id::Unreadable, "u");
-        let answer = |findings| report(findings).answer();
-        assert_eq!(answer(vec![unknown.clone()]), Answer::Unknown);
-        let closed = Finding::new(Id::Closed, "c");
-        assert_eq!(answer(vec![note.clone(), closed]), Answer::NoPermission);
-        let error = Finding::new(Id::NotAsked, "e");
-        let all = report(vec![note, unknown, error]);
-        assert_eq!(all.answer(), Answer::NotInCharge);
-        assert_eq!(all.findings()[0].id, Id::NotAsked);
+        for (ids, answer) in [
+            (&[][..], Answer::InCharge),
+            (&[Id::StaticTls], Answer::InCharge),
+            (&[Id::Unreadable], Answer::Unknown),
+            (&[Id::StaticTls, Id::Closed], Answer::NoPermission),
+            (&[Id::StaticTls, Id::Unreadable, Id::NotAsked], Answer::NotInCharge),
+        ] {
+            let report = report(ids.iter().map(|id| Finding::new(*id, "w")).collect());
+            assert_eq!(report.answer(), answer, "{ids:?}");
+            assert_eq!(report.findings().first().map(|it| it.id), ids.last().copied());
+        }
     }
 
     #[test]
@@ -308,8 +294,7 @@ mod tests {
     fn the_json_has_the_names() {
         let error = Finding::new(Id::NotAsked, "nothing asks").in_file("Dockerfile:3");
         let value: serde_json::Value = serde_json::from_str(&report(vec![error]).json()).unwrap();
-        assert_eq!(value["format"], 1);
-        assert_eq!(value["in_charge"], false);
+        assert_eq!((&value["format"], &value["in_charge"]), (&1.into(), &false.into()));
         assert_eq!(value["findings"][0]["id"], "not-asked");
         assert_eq!(value["findings"][0]["severity"], "error");
         assert_eq!(value["findings"][0]["file"], "Dockerfile:3");

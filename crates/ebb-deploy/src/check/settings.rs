@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use ebb_allocators::Allocator;
 use ebb_process::environ::Variables;
 use ebb_process::inside::Inside;
 
@@ -15,7 +16,7 @@ use super::finding::{Finding, Id};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Family {
     /// Allocators that read it.
-    read_by: &'static [&'static str],
+    read_by: &'static [Allocator],
     /// The variable's name, or its start.
     variable: &'static str,
     is_prefix: bool,
@@ -24,37 +25,30 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
-    Family { read_by: &["ebbmalloc"], variable: "EBB_CONF", is_prefix: false, pairs: true },
+    Family::list("EBB_CONF", &[Allocator::Ebbmalloc]),
     // ebbmalloc reads jemalloc's as well.
-    Family {
-        read_by: &["jemalloc", "ebbmalloc"],
-        variable: "MALLOC_CONF",
-        is_prefix: false,
-        pairs: true,
-    },
-    Family { read_by: &[], variable: "_RJEM_MALLOC_CONF", is_prefix: false, pairs: true },
-    Family { read_by: &["mimalloc"], variable: "MIMALLOC_", is_prefix: true, pairs: false },
-    Family { read_by: &["tcmalloc"], variable: "TCMALLOC_", is_prefix: true, pairs: false },
-    Family { read_by: &["glibc"], variable: "MALLOC_ARENA_", is_prefix: true, pairs: false },
-    Family {
-        read_by: &["glibc"],
-        variable: "MALLOC_TRIM_THRESHOLD_",
-        is_prefix: false,
-        pairs: false,
-    },
-    Family { read_by: &["glibc"], variable: "MALLOC_MMAP_", is_prefix: true, pairs: false },
+    Family::list("MALLOC_CONF", &[Allocator::Jemalloc, Allocator::Ebbmalloc]),
+    Family::list("_RJEM_MALLOC_CONF", &[]),
+    Family::prefix("MIMALLOC_", &[Allocator::Mimalloc]),
+    Family::prefix("TCMALLOC_", &[Allocator::Tcmalloc]),
+    Family::prefix("MALLOC_ARENA_", &[Allocator::Glibc]),
+    Family { is_prefix: false, ..Family::prefix("MALLOC_TRIM_THRESHOLD_", &[Allocator::Glibc]) },
+    Family::prefix("MALLOC_MMAP_", &[Allocator::Glibc]),
 ];
 
 impl Family {
+    const fn list(variable: &'static str, read_by: &'static [Allocator]) -> Self {
+        Self { read_by, variable, is_prefix: false, pairs: true }
+    }
+
+    const fn prefix(variable: &'static str, read_by: &'static [Allocator]) -> Self {
+        Self { read_by, variable, is_prefix: true, pairs: false }
+    }
+
     fn of(name: &OsStr) -> Option<&'static Self> {
         let name = name.to_str()?;
-        FAMILIES.iter().find(|family| {
-            if family.is_prefix {
-                name.starts_with(family.variable)
-            } else {
-                name == family.variable
-            }
-        })
+        let is = |it: &&Self| name == it.variable || it.is_prefix && name.starts_with(it.variable);
+        FAMILIES.iter().find(is)
     }
 }
 
@@ -62,7 +56,7 @@ impl Family {
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// The allocator in charge.
-    pub in_charge: &'a str,
+    pub in_charge: Allocator,
     /// The one compiled into the program.
     pub inside: Option<Inside>,
     /// Whether the process runs in secure mode, where allocators do not trust the environment.
@@ -75,33 +69,31 @@ pub struct Given<'a> {
     pub in_force: &'a InForce,
 }
 
+impl<'a> Given<'a> {
+    /// What is known before a service runs.
+    fn of(in_charge: Allocator, at_start: &'a Variables, in_force: &'a InForce) -> Self {
+        Self { in_charge, inside: None, secure: false, at_start, now: None, in_force }
+    }
+}
+
 /// Settings by key.
 pub type InForce = BTreeMap<&'static str, String>;
 
 /// What is wrong with settings that a file declares for a service, which is not running.
-pub fn judge_declared<N, V>(in_charge: &str, set: impl Iterator<Item = (N, V)>) -> Vec<Finding>
+pub fn judge_declared<N, V>(in_charge: Allocator, set: impl Iterator<Item = (N, V)>) -> Vec<Finding>
 where
     N: Into<OsString>,
     V: Into<OsString>,
 {
     let at_start: Variables = set.map(|(name, value)| (name.into(), value.into())).collect();
-    judge(&Given {
-        in_charge,
-        inside: None,
-        secure: false,
-        at_start: &at_start,
-        now: None,
-        in_force: &InForce::new(),
-    })
+    judge(&Given::of(in_charge, &at_start, &InForce::new()))
 }
 
 /// What is wrong with the settings.
 pub fn judge(given: &Given<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, value) in given.at_start {
-        let Some(family) = Family::of(name) else {
-            continue;
-        };
+        let Some(family) = Family::of(name) else { continue };
         let name = name.to_string_lossy();
         findings.extend(of_start(given, family, &name, &value.to_string_lossy()));
     }
@@ -109,15 +101,12 @@ pub fn judge(given: &Given<'_>) -> Vec<Finding> {
     for (name, value) in given.now.into_iter().flatten() {
         let reads = |family: &Family| family.read_by.contains(&given.in_charge);
         if Family::of(name).is_some_and(reads) && given.at_start.get(name) != Some(value) {
-            findings.push(Finding::new(
-                Id::SettingsTooLate,
-                format!(
-                    "{}={} was set by the program itself, after {} had read its settings",
-                    name.to_string_lossy(),
-                    value.to_string_lossy(),
-                    given.in_charge
-                ),
-            ));
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            let who = word(given.in_charge);
+            let what = format!(
+                "{name}={value} was set by the program itself, after {who} had read its settings"
+            );
+            findings.push(Finding::new(Id::SettingsTooLate, what));
         }
     }
     findings
@@ -131,22 +120,17 @@ fn of_start(given: &Given<'_>, family: &Family, name: &str, value: &str) -> Opti
     if let (Some(inside), Some(own)) = (given.inside, own)
         && name == "MALLOC_CONF"
     {
-        return Some(Finding::new(
-            Id::SettingsUnread,
-            format!("{name} is not read: the program has {inside}, which reads {own}"),
-        ));
+        let what = format!("{name} is not read: the program has {inside}, which reads {own}");
+        return Some(Finding::new(Id::SettingsUnread, what));
     }
     if !family.read_by.contains(&given.in_charge) {
-        return Some(Finding::new(
-            Id::SettingsOfAnother,
-            format!("{name} is not a setting of {}, which is in charge", given.in_charge),
-        ));
+        let who = word(given.in_charge);
+        let what = format!("{name} is not a setting of {who}, which is in charge");
+        return Some(Finding::new(Id::SettingsOfAnother, what));
     }
     if given.secure {
-        return Some(Finding::new(
-            Id::SettingsUnread,
-            format!("{name} is not read: the program gained rights when it started"),
-        ));
+        let what = format!("{name} is not read: the program gained rights when it started");
+        return Some(Finding::new(Id::SettingsUnread, what));
     }
     if family.pairs { malformed(name, value) } else { None }
 }
@@ -168,10 +152,21 @@ fn overruled(given: &Given<'_>) -> Vec<Finding> {
             let real = given.in_force.get(key).filter(|real| real != value)?;
             Some(Finding::new(
                 Id::SettingsUnread,
-                format!("{name} sets {key}:{value}, but {} has {key}:{real}", given.in_charge),
+                format!(
+                    "{name} sets {key}:{value}, but {} has {key}:{real}",
+                    word(given.in_charge)
+                ),
             ))
         })
         .collect()
+}
+
+/// The word for it in sentences.
+fn word(in_charge: Allocator) -> &'static str {
+    match in_charge {
+        Allocator::Musl => "the C library",
+        known => known.name(),
+    }
 }
 
 fn malformed(name: &str, value: &str) -> Option<Finding> {
@@ -213,63 +208,48 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
-    fn found(in_charge: &str, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
+    fn found(in_charge: Allocator, start: &[(&str, &str)], now: &[(&str, &str)]) -> Vec<Id> {
         let (at_start, now) = (variables(start), variables(now));
-        let given = Given {
-            in_charge,
-            inside: None,
-            secure: false,
-            at_start: &at_start,
-            now: Some(&now),
-            in_force: &InForce::new(),
-        };
-        judge(&given).iter().map(|finding| finding.id).collect()
+        let in_force = InForce::new();
+        let given = Given::of(in_charge, &at_start, &in_force);
+        judge(&Given { now: Some(&now), ..given }).iter().map(|finding| finding.id).collect()
     }
 
     #[test]
-    fn a_variable_of_another_allocator_is_noted() {
-        let arenas = [("MALLOC_ARENA_MAX", "2")];
-        assert_eq!(found("glibc", &arenas, &arenas), []);
-        assert_eq!(found("jemalloc", &arenas, &arenas), [Id::SettingsOfAnother]);
-        let conf = [("MALLOC_CONF", "dirty_decay_ms:1000")];
-        assert_eq!(found("ebbmalloc", &conf, &conf), [], "it reads both");
-        assert_eq!(found("mimalloc", &conf, &conf), [Id::SettingsOfAnother]);
-        assert_eq!(found("jemalloc", &[("MALLOC_CHECK_", "3")], &[]), []);
-    }
-
-    #[test]
-    fn a_variable_that_came_later_is_an_error() {
-        let conf = [("MALLOC_CONF", "narenas:1")];
-        assert_eq!(found("jemalloc", &[], &conf), [Id::SettingsTooLate]);
-        assert_eq!(
-            found("jemalloc", &conf, &[("MALLOC_CONF", "narenas:2")]),
-            [Id::SettingsTooLate]
-        );
-        assert_eq!(found("glibc", &[], &conf), []);
-        assert_eq!(found("jemalloc", &conf, &[]), [], "taken out later is fine");
-    }
-
-    #[test]
-    fn a_text_that_is_no_list_of_pairs_is_an_error() {
-        let with = |text| found("jemalloc", &[("MALLOC_CONF", text)], &[]);
-        assert_eq!(with("narenas:1,dirty_decay_ms:0"), []);
-        assert_eq!(with("narenas=1"), [Id::SettingsMalformed]);
-        assert_eq!(with("narenas:1, tcache:false"), [Id::SettingsMalformed]);
-        assert_eq!(with(""), []);
+    fn a_variable_is_judged_by_its_reader_its_time_and_its_form() {
+        const ARENAS: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "2")];
+        const CONF: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:1")];
+        const OTHER: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:2")];
+        const NO_PAIR: &[(&str, &str)] = &[("MALLOC_CONF", "narenas=1")];
+        const SPACED: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:1, tcache:false")];
+        const TWO: &[(&str, &str)] = &[("MALLOC_CONF", "narenas:1,dirty_decay_ms:0")];
+        for (in_charge, start, now, ids) in [
+            (Allocator::Glibc, ARENAS, ARENAS, vec![]),
+            (Allocator::Jemalloc, ARENAS, ARENAS, vec![Id::SettingsOfAnother]),
+            (Allocator::Ebbmalloc, CONF, CONF, vec![]),
+            (Allocator::Mimalloc, CONF, CONF, vec![Id::SettingsOfAnother]),
+            (Allocator::Jemalloc, &[("MALLOC_CHECK_", "3")], &[], vec![]),
+            (Allocator::Jemalloc, &[], CONF, vec![Id::SettingsTooLate]),
+            (Allocator::Jemalloc, CONF, OTHER, vec![Id::SettingsTooLate]),
+            (Allocator::Glibc, &[], CONF, vec![]),
+            // Taken out later is fine.
+            (Allocator::Jemalloc, CONF, &[], vec![]),
+            (Allocator::Jemalloc, TWO, &[], vec![]),
+            (Allocator::Jemalloc, NO_PAIR, &[], vec![Id::SettingsMalformed]),
+            (Allocator::Jemalloc, SPACED, &[], vec![Id::SettingsMalformed]),
+            (Allocator::Jemalloc, &[("MALLOC_CONF", "")], &[], vec![]),
+        ] {
+            assert_eq!(found(in_charge, start, now), ids, "{in_charge}: {start:?}, now {now:?}");
+        }
     }
 
     #[test]
     fn a_prefixed_jemalloc_reads_a_prefixed_variable() {
         let at_start =
             variables(&[("MALLOC_CONF", "narenas:1"), ("_RJEM_MALLOC_CONF", "tcache:false")]);
-        let given = Given {
-            in_charge: "jemalloc",
-            inside: Some(Inside::PrefixedJemalloc),
-            secure: false,
-            at_start: &at_start,
-            now: None,
-            in_force: &InForce::from([("tcache", "false".to_owned())]),
-        };
+        let in_force = InForce::from([("tcache", "false".to_owned())]);
+        let given = Given::of(Allocator::Jemalloc, &at_start, &in_force);
+        let given = Given { inside: Some(Inside::PrefixedJemalloc), ..given };
         let ids: Vec<Id> = judge(&given).iter().map(|finding| finding.id).collect();
         assert_eq!(ids, [Id::SettingsUnread], "MALLOC_CONF");
         let deaf = Given { in_force: &InForce::from([("tcache", "true".to_owned())]), ..given };

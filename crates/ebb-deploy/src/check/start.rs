@@ -1,16 +1,20 @@
 //! What is started, as words, and whether something on the way to the program drops the environment. Pure.
 
+use ebb_allocators::Allocator;
+
 use super::library::file_name;
 
-/// What is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// All words, those of a shell's line split as a shell would.
     pub words: Vec<String>,
-    /// Whether a shell reads them.
     pub by_shell: bool,
-    /// The line of the instruction that starts it.
     pub line: usize,
+}
+
+/// The words of a line without a shell, as far as quotes go.
+pub fn words(text: &str) -> Vec<String> {
+    shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect())
 }
 
 impl Start {
@@ -43,7 +47,7 @@ impl Start {
         let options = &pieces[at + 2..];
         let named = options.windows(2).find(|pair| matches!(pair[0], "-a" | "--allocator"));
         let joined = options.iter().find_map(|it| it.strip_prefix("--allocator="));
-        Some(named.map(|pair| pair[1]).or(joined).unwrap_or("ebbmalloc"))
+        Some(named.map(|pair| pair[1]).or(joined).unwrap_or(Allocator::Ebbmalloc.name()))
     }
 
     /// The program that drops the environment, and how it does.

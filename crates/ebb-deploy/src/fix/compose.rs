@@ -1,24 +1,22 @@
 //! A compose file: a variable in the service's `environment`, and the library as a mount, so that the
 //! image stays as it is.
 
-use super::refused::Refused;
-use crate::check::declared::yaml::{self, Node};
-use crate::check::declared::{Service, compose};
+use std::ops::Range;
 
-use super::insert::{self, Counts, Entry, append_all, json};
+use ebb_allocators::Allocator;
+
+use crate::check::declared::compose;
+use crate::check::declared::yaml::{self, Node};
+
+use super::insert::{self, Counts, Entry, Place, json};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// What puts the allocator in charge of the services that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let unreadable = |why: String| Refused::not_understood(format!("{name}: {why}"));
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let unreadable = |why: String| Refused::in_file(name, why);
     let services = compose::services(text).map_err(unreadable)?;
-    let documents = yaml::parse(text).map_err(|error| unreadable(error.to_string()))?;
+    let documents = yaml::parse(text).map_err(unreadable)?;
     let all = documents.roots[0].get("services");
     let mut fixed = Fixed::default();
     let mut counts = Counts::default();
@@ -26,18 +24,15 @@ pub fn fix(
         let Some(node) = all.and_then(|it| it.get(&service.name)) else {
             continue;
         };
-        let one = One { name, text, service, node, root: &documents.roots[0] };
+        let by_hand = "write the entry in the service by hand, then run ebb fix again";
+        let place = Place { name, text, service, node, by_hand };
+        let one = One { place, root: &documents.roots[0] };
         let (part, own) = one.fix(wish)?;
-        fixed.edits.extend(part.edits);
-        fixed.notes.extend(part.notes);
-        let shared = node
-            .get("environment")
-            .is_some_and(|it| it.anchor != 0 && documents.shared.contains(&it.anchor));
-        if shared && !own.added.is_empty() {
-            fixed.notes.push(format!(
-                "{}: its environment has an anchor: its aliases get the variables, too",
-                service.name
-            ));
+        fixed.extend(part);
+        let is_shared = |it: &Node| it.anchor != 0 && documents.shared.contains(&it.anchor);
+        if node.get("environment").is_some_and(is_shared) && !own.added.is_empty() {
+            let note = "its environment has an anchor: its aliases get the variables, too";
+            fixed.notes.push(format!("{}: {note}", service.name));
         }
         counts.extend(own);
     }
@@ -48,76 +43,50 @@ pub fn fix(
 
 /// One service.
 struct One<'a> {
-    name: &'a str,
-    text: &'a str,
-    service: &'a Service,
-    node: &'a Node,
+    place: Place<'a>,
     root: &'a Node,
 }
 
 impl One<'_> {
-    fn at(&self) -> String {
-        format!("{}:{}: {}", self.name, self.service.line, self.service.name)
-    }
-
     fn fix(&self, wish: &Wish) -> Result<(Fixed, Counts), Refused> {
-        let at = self.at();
-        if self.node.get("environment").is_none()
-            && self.node.get("<<").is_some()
+        let Place { service, node, .. } = self.place;
+        let at = self.place.at();
+        if node.get("environment").is_none()
+            && node.get("<<").is_some()
             && self.root_mentions_environment()
         {
-            return Err(Refused::cannot(
-                format!(
-                    "{at} takes its environment from an anchor, which its own key would replace"
-                ),
-                "write environment: with <<: and the anchor's name into the service, then run ebb fix again",
-            ));
+            let what = format!(
+                "{at} takes its environment from an anchor, which its own key would replace"
+            );
+            let remedy = "write environment: with <<: and the anchor's name into the service, then run ebb fix again";
+            return Err(Refused::cannot(what, remedy));
         }
         let library = wish.library_elsewhere();
-        let (settings, mut fixed) = settle(wish, &library, self.service, &at, &Elsewhere::FILE)?;
-        let mut counts = Counts::default();
-        let mut new = Vec::new();
-        for setting in &settings {
-            match self.service.variable(&setting.name) {
-                Some(variable) => {
-                    counts.replaced += 1;
-                    fixed.edits.push(self.replace(variable.at.clone(), setting));
-                }
-                None => {
-                    counts.add("environment", 1);
-                    new.push((self.entry(setting), setting.why.clone()));
-                }
-            }
-        }
-        fixed.edits.extend(self.append("environment", new)?);
-        let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD");
-        let preload = match new_preload {
-            Some(setting) => Some(&setting.value),
-            None => self.preload(),
-        };
-        let preload = preload.map(String::as_str).unwrap_or_default();
-        let path = preload.split([' ', ':']).next().unwrap_or_default();
-        if wish.allocator.name == "ebbmalloc" {
+        let (settings, mut fixed) = settle(wish, &library, service, &at, &Elsewhere::FILE)?;
+        let key = ("environment", 1, self.step());
+        let value = |at: &Range<usize>, setting: &Setting| self.value(at, setting);
+        let (edits, mut counts) =
+            self.place.set(&settings, key, &value, &|setting| self.entry(setting))?;
+        fixed.edits.extend(edits);
+        let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| &it.value);
+        let preload = new_preload.or_else(|| self.preload()).map(String::as_str);
+        let path = preload.unwrap_or_default().split([' ', ':']).next().unwrap_or_default();
+        if wish.allocator == Allocator::Ebbmalloc {
             if path.starts_with('/')
-                && !self.service.mounts.iter().any(|it| it.covers(path))
+                && !service.mounts.iter().any(|it| it.covers(path))
                 && !self.is_in_image(path, &settings)
             {
                 counts.add("volumes", 1);
                 fixed.edits.extend(self.mount(path)?);
             }
         } else if wish.preloads() && !settings.is_empty() {
-            let image = self.service.image.as_deref().unwrap_or("the image");
-            fixed.notes.push(format!(
-                "{}: {image} needs {path} ({})",
-                self.service.name,
-                wish.allocator.packages.all().join(", ")
-            ));
+            let image = service.image.as_deref().unwrap_or("the image");
+            let packages = wish.allocator.packages().all().join(", ");
+            fixed.notes.push(format!("{}: {image} needs {path} ({packages})", service.name));
         }
-        if self.service.is_built && !fixed.edits.is_empty() {
-            fixed.notes.push(format!(
-                "{} is built from a Dockerfile: ebb fix on the Dockerfile puts the library into the image",
-                self.service.name
-            ));
+        if service.is_built && !fixed.edits.is_empty() {
+            let note = "is built from a Dockerfile: ebb fix on the Dockerfile puts the library into the image";
+            fixed.notes.push(format!("{} {note}", service.name));
         }
         Ok((fixed, counts))
     }
@@ -130,80 +99,57 @@ impl One<'_> {
 
     /// The value that is set.
     fn preload(&self) -> Option<&String> {
-        self.service.variable("LD_PRELOAD")?.value.as_ref()
+        self.place.service.variable("LD_PRELOAD")?.value.as_ref()
     }
 
     fn root_mentions_environment(&self) -> bool {
-        let hidden = self
-            .root
-            .pairs()
-            .iter()
-            .filter(|(key, _)| key.text().is_some_and(|it| it.starts_with("x-")));
+        let is_hidden = |key: &Node| key.text().is_some_and(|it| it.starts_with("x-"));
+        let hidden = self.root.pairs().iter().filter(|(key, _)| is_hidden(key));
         let others = self.root.get("services").map(Node::pairs).unwrap_or_default();
         hidden.chain(others).any(|(_, node)| node.anchor != 0 && node.get("environment").is_some())
     }
 
-    fn replace(&self, at: std::ops::Range<usize>, setting: &Setting) -> Edit {
-        let environment = self.node.get("environment");
-        let new =
-            match environment.map(Node::items).unwrap_or_default().iter().find(|it| it.at == at) {
-                Some(item) => {
-                    insert::value(&format!("{}={}", setting.name, setting.value), Some(item))
-                }
-                None => {
-                    let pairs = environment.map(Node::pairs).unwrap_or_default();
-                    let value = pairs.iter().find(|(_, value)| value.at == at).map(|it| &it.1);
-                    insert::value(&setting.value, value)
-                }
-            };
-        Edit::replace(at, new, &*setting.why)
+    /// The items and pairs of the service's environment, one of which there are.
+    fn environment(&self) -> (&[Node], &[(Node, Node)]) {
+        let environment = self.place.node.get("environment");
+        environment.map_or((&[], &[]), |it| (it.items(), it.pairs()))
+    }
+
+    fn value(&self, at: &Range<usize>, setting: &Setting) -> String {
+        let (items, pairs) = self.environment();
+        if let Some(item) = items.iter().find(|it| it.at == *at) {
+            return insert::value(&format!("{}={}", setting.name, setting.value), Some(item));
+        }
+        let old = pairs.iter().find(|(_, value)| value.at == *at).map(|it| &it.1);
+        insert::value(&setting.value, old)
     }
 
     fn entry(&self, setting: &Setting) -> Entry {
-        let environment = self.node.get("environment");
-        let items = environment.map(Node::items).unwrap_or_default();
-        if items.is_empty() {
-            let pairs = environment.map(Node::pairs).unwrap_or_default();
-            let block = insert::value(&setting.value, pairs.last().map(|it| &it.1));
-            let key = if environment.is_some_and(|it| insert::is_json(self.text, it)) {
-                json(&setting.name)
-            } else {
-                setting.name.clone()
-            };
-            Entry {
-                block: vec![format!("{}: {block}", setting.name)],
-                flow: format!("{key}: {}", json(&setting.value)),
-            }
-        } else {
+        let (items, pairs) = self.environment();
+        if let Some(last) = items.last() {
             let text = format!("{}={}", setting.name, setting.value);
-            Entry {
-                block: vec![format!("- {}", insert::value(&text, items.last()))],
-                flow: json(&text),
-            }
+            let block = vec![format!("- {}", insert::value(&text, Some(last)))];
+            return Entry { block, flow: json(&text) };
         }
+        let block = insert::value(&setting.value, pairs.last().map(|it| &it.1));
+        let environment = self.place.node.get("environment");
+        let is_json = environment.is_some_and(|it| insert::is_json(self.place.text, it));
+        let key = if is_json { json(&setting.name) } else { setting.name.clone() };
+        let block = vec![format!("{}: {block}", setting.name)];
+        Entry { block, flow: format!("{key}: {}", json(&setting.value)) }
     }
 
     fn mount(&self, path: &str) -> Result<Vec<Edit>, Refused> {
         let text = format!("./libebbmalloc.so:{path}:ro");
-        let volumes = self.node.get("volumes").map(Node::items).unwrap_or_default();
-        let example = volumes.last().filter(|it| it.text().is_some());
-        let plain = if example.is_some_and(|it| self.text[it.at.clone()].starts_with(['"', '\''])) {
-            insert::value(&text, example)
-        } else {
-            text.clone()
+        let volumes = self.place.node.get("volumes").map(Node::items).unwrap_or_default();
+        let is_quoted = |it: &&Node| {
+            it.text().is_some() && self.place.text[it.at.clone()].starts_with(['"', '\''])
         };
+        let example = volumes.last().filter(is_quoted);
+        let plain = if example.is_some() { insert::value(&text, example) } else { text.clone() };
         let entry = Entry { block: vec![format!("- {plain}")], flow: json(&text) };
         let why = "mounts the library, which is next to this file, into the container; it works in every image";
-        self.append("volumes", vec![(entry, why.to_owned())])
-    }
-
-    fn append(&self, key: &str, entries: Vec<(Entry, String)>) -> Result<Vec<Edit>, Refused> {
-        append_all(self.text, self.node, key, self.step(), entries).map_err(|error| {
-            Refused::cannot(
-                format!("{}: no entry can be added to {key}: {error}", self.at()),
-                "write the entry in the service by hand, then run ebb fix again",
-            )
-        })
+        self.place.append(self.place.node, "volumes", self.step(), vec![(entry, why.to_owned())])
     }
 
     /// By how much this file indents.

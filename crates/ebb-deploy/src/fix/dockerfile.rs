@@ -4,16 +4,14 @@
 //! command. It stands behind everything that is run and copied, so that no step of the build is
 //! preloaded, and before nothing that a cache would have to do again.
 
-use super::refused::Refused;
-use crate::check::Id;
 use crate::check::base::Base;
 use crate::check::dockerfile::{self, Context, Piece, Stage, Stages};
-use crate::check::judged::Judged;
 use crate::check::library::file_name;
-use ebb_allocators::by_file_name;
+use crate::check::{Id, Judged};
+use ebb_allocators::Allocator;
 
 use super::wish::{Setting, Settled};
-use super::{Edit, Fixed, Wish};
+use super::{Edit, Fixed, Refused, Wish};
 
 mod install;
 mod value;
@@ -102,17 +100,15 @@ impl Image<'_> {
                     "{}:{}: the image already starts its program by `ebb run` on {named}",
                     self.name, start.line
                 );
-                if named != self.wish.allocator.name {
+                if named != self.wish.allocator.name() {
                     return Err(Refused::cannot(what, "name the allocator there"));
                 }
             }
             if start.assigned("LD_PRELOAD").is_some() {
                 let what =
                     format!("{}:{}: the command itself sets LD_PRELOAD", self.name, start.line);
-                return Err(Refused::cannot(
-                    what,
-                    &format!("remove it there, then run ebb fix again; {remedy}"),
-                ));
+                let remedy = format!("remove it there, then run ebb fix again; {remedy}");
+                return Err(Refused::cannot(what, &remedy));
             }
         }
         // A script would have the last word over ENV.
@@ -120,13 +116,10 @@ impl Image<'_> {
             matches!(it.id, Id::EntrypointBypassed)
                 || it.id == Id::EnvironmentDropped && it.what.contains("without `export`")
         });
-        match by_script {
-            Some(finding) => Err(Refused::cannot(
-                format!("{}: {}", finding.file.as_deref().unwrap_or(self.name), finding.what),
-                &format!("remove it from the script, then run ebb fix again; {remedy}"),
-            )),
-            None => Ok(()),
-        }
+        let Some(finding) = by_script else { return Ok(()) };
+        let what = format!("{}: {}", finding.file.as_deref().unwrap_or(self.name), finding.what);
+        let remedy = format!("remove it from the script, then run ebb fix again; {remedy}");
+        Err(Refused::cannot(what, &remedy))
     }
 
     fn judge(&self, stages: &Stages) -> Judged {
@@ -142,9 +135,8 @@ impl Image<'_> {
     ) -> Option<String> {
         let change = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| it.value.clone());
         let value = change.or_else(|| present("LD_PRELOAD"))?;
-        let is_ours = |entry: &&str| {
-            by_file_name(file_name(entry)).is_some_and(|it| it.name == self.wish.allocator.name)
-        };
+        let is_ours =
+            |entry: &&str| Allocator::from_file_name(file_name(entry)) == Some(self.wish.allocator);
         value.split([' ', ':']).find(is_ours).map(str::to_owned)
     }
 
@@ -158,7 +150,7 @@ impl Image<'_> {
         let mut edits = fixed.edits.clone();
         edits.extend(new.iter().map(|it| env(self.text, behind, it)));
         let text = super::edit::apply(self.text, &edits);
-        let stages = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
+        let stages = Stages::parse(&text).map_err(|error| self.defect(&error))?;
         let judged = self.judge(&stages);
         Ok(!judged.findings.iter().any(|it| matches!(it.id, Id::PackageMissing | Id::BaseUnknown)))
     }
@@ -166,50 +158,34 @@ impl Image<'_> {
     /// Every instruction that was there is still there, in its order, but for the values that were changed.
     fn verify(&self, fixed: &Fixed) -> Result<(), Refused> {
         let text = super::edit::apply(self.text, &fixed.edits);
-        let after = Stages::parse(&text).map_err(|error| self.defect(&error.to_string()))?;
-        let of = |stages: &Stages, text: &str| -> Vec<String> {
-            let pieces = stages.all().iter().flat_map(|it| &it.pieces);
-            pieces.map(|it| text[it.at.clone()].to_owned()).collect()
+        let after = Stages::parse(&text).map_err(|error| self.defect(&error))?;
+        let overlaps = |edit: &Edit, piece: &Piece| {
+            edit.at.start < piece.at.end && edit.at.end > piece.at.start
         };
-        let touched = |piece: &Piece| {
-            fixed.edits.iter().any(|it| {
-                it.at.start < piece.at.end && it.at.end > piece.at.start
-                    || it.at.is_empty()
-                        && piece.at.start < it.at.start
-                        && it.at.start < piece.at.end
-            })
-        };
-        let pieces = self.stages.all().iter().flat_map(|it| &it.pieces);
-        let kept = pieces.filter(|it| !touched(it)).map(|it| &self.text[it.at.clone()]);
-        let now = of(&after, &text);
-        let mut rest = now.iter();
-        for piece in kept {
-            if !rest.any(|it| it == piece) {
-                return Err(self.defect("the change would alter another instruction"));
-            }
+        let touched = |piece: &&Piece| fixed.edits.iter().any(|edit| overlaps(edit, piece));
+        let mut now = pieces(&after).map(|it| &text[it.at.clone()]);
+        let mut kept =
+            pieces(&self.stages).filter(|it| !touched(it)).map(|it| &self.text[it.at.clone()]);
+        if kept.all(|piece| now.any(|it| it == piece)) {
+            return Ok(());
         }
-        Ok(())
+        Err(self.defect("the change would alter another instruction"))
     }
 
     fn defect(&self, why: &str) -> Refused {
-        Refused::not_understood(format!("{}: {why}", self.name))
+        Refused::in_file(self.name, why)
     }
+}
+
+fn pieces(stages: &Stages) -> impl Iterator<Item = &Piece> {
+    stages.all().iter().flat_map(|it| &it.pieces)
 }
 
 /// The last instruction after which only instructions come that say how the container starts.
 fn last_step(stage: &Stage) -> &Piece {
-    const AT_THE_END: [&str; 9] = [
-        "CMD",
-        "ENTRYPOINT",
-        "EXPOSE",
-        "HEALTHCHECK",
-        "STOPSIGNAL",
-        "USER",
-        "LABEL",
-        "VOLUME",
-        "MAINTAINER",
-    ];
-    let is_step = |it: &&Piece| !AT_THE_END.contains(&it.keyword.as_str());
+    const AT_THE_END: &str =
+        "CMD ENTRYPOINT EXPOSE HEALTHCHECK STOPSIGNAL USER LABEL VOLUME MAINTAINER";
+    let is_step = |it: &&Piece| !AT_THE_END.split(' ').any(|word| word == it.keyword);
     // FROM is a step.
     stage.pieces.iter().rev().find(is_step).unwrap_or(&stage.pieces[0])
 }
@@ -235,14 +211,8 @@ fn replaced(text: &str, place: std::ops::Range<usize>, setting: &Setting) -> Edi
 fn env(text: &str, behind: &Piece, setting: &Setting) -> Edit {
     let value = &setting.value;
     let is_plain = value.chars().all(|it| it.is_ascii_alphanumeric() || "-_./:,=+@%".contains(it));
-    let line = if is_plain {
-        format!("ENV {}={value}", setting.name)
-    } else {
-        format!(
-            "ENV {}=\"{}\"",
-            setting.name,
-            value.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$")
-        )
-    };
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$");
+    let value = if is_plain { value.clone() } else { format!("\"{escaped}\"") };
+    let line = format!("ENV {}={value}", setting.name);
     Edit::below(text, behind.at.end, &[line], &*setting.why)
 }

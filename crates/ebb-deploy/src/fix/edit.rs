@@ -40,16 +40,13 @@ impl Edit {
     pub fn below(text: &str, place: usize, lines: &[String], why: impl Into<String>) -> Self {
         let end = line_end(text);
         let rest = &text[place..];
-        let (at, new) = match rest.find('\n') {
-            Some(length) => {
-                (place + length + 1, lines.iter().map(|it| format!("{it}{end}")).collect())
-            }
-            None if place == text.len() && (text.is_empty() || text.ends_with('\n')) => {
-                (place, lines.iter().map(|it| format!("{it}{end}")).collect())
-            }
-            None => (text.len(), lines.iter().map(|it| format!("{end}{it}")).collect::<String>()),
+        let is_at_start = rest.is_empty() && (text.is_empty() || text.ends_with('\n'));
+        let (at, is_ended) = match rest.find('\n') {
+            Some(length) => (place + length + 1, true),
+            None => (text.len(), is_at_start),
         };
-        Self::replace(at..at, new, why)
+        let line = |it: &String| if is_ended { format!("{it}{end}") } else { format!("{end}{it}") };
+        Self::replace(at..at, lines.iter().map(line).collect::<String>(), why)
     }
 }
 
@@ -59,6 +56,11 @@ pub fn line_end(text: &str) -> &'static str {
         Some(at) if text[..at].ends_with('\r') => "\r\n",
         _ => "\n",
     }
+}
+
+/// Where the line of a place begins.
+pub fn line_start(text: &str, place: usize) -> usize {
+    text[..place].rfind('\n').map_or(0, |it| it + 1)
 }
 
 /// The text after the edits.
@@ -92,7 +94,7 @@ pub fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
         // An insertion may begin with the end of the line before, and end with the start of the next.
         let start = at + (edit.text.len() - edit.text.trim_start_matches(['\r', '\n', ',']).len());
         let end = (at + edit.text.trim_end().len()).max(start.min(at + edit.text.len()));
-        let from = after[..start].rfind('\n').map_or(0, |it| it + 1);
+        let from = line_start(&after, start);
         let to = after[end..].find('\n').map_or(after.len(), |it| end + it).max(from);
         let to = if edit.text.is_empty() { from } else { to };
         shown.push(Line {
@@ -138,22 +140,21 @@ mod tests {
 
     #[test]
     fn line_ends_are_those_of_the_text() {
-        let below =
-            |text: &str| apply(text, &[Edit::below(text, text.len(), &["x".to_owned()], "")]);
-        assert_eq!(below("a\r\nb"), "a\r\nb\r\nx");
-        assert_eq!(below("a\nb\n"), "a\nb\nx\n");
-        assert_eq!(below("a"), "a\nx");
-        assert_eq!(below(""), "x\n");
+        for (text, after) in
+            [("a\r\nb", "a\r\nb\r\nx"), ("a\nb\n", "a\nb\nx\n"), ("a", "a\nx"), ("", "x\n")]
+        {
+            let below = Edit::below(text, text.len(), &["x".to_owned()], "");
+            assert_eq!(apply(text, &[below]), after);
+        }
     }
 
     #[test]
     fn a_diff_names_files_as_patch_does() {
-        assert!(
-            diff("d/f", Some("a\n"), "b\n")
-                .starts_with("--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-a\n+b\n")
-        );
-        assert!(
-            diff("/d/f", None, "b\n").starts_with("--- /dev/null\n+++ /d/f\n@@ -0,0 +1 @@\n+b\n")
-        );
+        for (name, before, start) in [
+            ("d/f", Some("a\n"), "--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-a\n+b\n"),
+            ("/d/f", None, "--- /dev/null\n+++ /d/f\n@@ -0,0 +1 @@\n+b\n"),
+        ] {
+            assert!(diff(name, before, "b\n").starts_with(start));
+        }
     }
 }

@@ -1,13 +1,17 @@
 //! A Kubernetes manifest: a variable in the container's `env`. The library has to be in the image, or, with an
 //! image that has it, an init container copies it into a volume of the pod.
 
-use super::refused::Refused;
-use crate::check::declared::yaml::{self, Node};
-use crate::check::declared::{Service, kubernetes};
+use std::ops::Range;
 
-use super::insert::{self, Counts, Entry, append_all, is_json, json};
+use ebb_allocators::Allocator;
+
+use crate::check::declared::kubernetes;
+use crate::check::declared::yaml::{self, Node};
+
+use super::edit::line_start;
+use super::insert::{self, Counts, Entry, Place, is_json, json};
 use super::wish::{LIBRARY, Setting};
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Chosen, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -17,17 +21,13 @@ const VOLUME: &str = "/opt/ebbmalloc";
 pub fn fix(
     name: &str,
     text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
+    chosen: Chosen,
     library_image: Option<&str>,
     wish: &Wish,
 ) -> Result<Fixed, Refused> {
     let documents = yaml::parse(text).map_err(|error| {
-        let is_template = text.contains("{{");
-        let hint = if is_template {
-            " (a template: run ebb fix on the rendered file, or change its values)"
-        } else {
-            ""
-        };
+        let hint = " (a template: run ebb fix on the rendered file, or change its values)";
+        let hint = if text.contains("{{") { hint } else { "" };
         Refused::not_understood(format!("{name} is not YAML: {error}{hint}"))
     })?;
     let mut fixed = Fixed::default();
@@ -38,21 +38,15 @@ pub fn fix(
         if !chosen(&service) {
             continue;
         }
-        let one = One {
-            name,
-            text,
-            service: &service,
-            node: container.node,
-            pod: container.pod,
-            library_image,
-        };
+        let by_hand = "write the entry there by hand, then run ebb fix again";
+        let place = Place { name, text, service: &service, node: container.node, by_hand };
+        let one = One { place, pod: container.pod, library_image };
         let first_of_pod = !pods.contains(&container.pod.at.start);
         let (part, own) = one.fix(wish, first_of_pod)?;
         if own.added.contains_key("volumes") {
             pods.push(container.pod.at.start);
         }
-        fixed.edits.extend(part.edits);
-        fixed.notes.extend(part.notes);
+        fixed.extend(part);
         counts.extend(own);
     }
     insert::in_order(&mut fixed.edits);
@@ -60,88 +54,74 @@ pub fn fix(
     Ok(fixed)
 }
 
+/// Of the volume and of the container that fills it.
+const NAME: &str = Allocator::Ebbmalloc.name();
+
 /// One container.
 struct One<'a> {
-    name: &'a str,
-    text: &'a str,
-    service: &'a Service,
-    node: &'a Node,
+    place: Place<'a>,
     pod: &'a Node,
     library_image: Option<&'a str>,
 }
 
 impl One<'_> {
-    fn at(&self) -> String {
-        format!("{}:{}: {}", self.name, self.service.line, self.service.name)
-    }
-
     fn fix(&self, wish: &Wish, first_of_pod: bool) -> Result<(Fixed, Counts), Refused> {
-        let is_ours = wish.allocator.name == "ebbmalloc";
+        let is_ours = wish.allocator == Allocator::Ebbmalloc;
         let volume = is_ours && self.library_image.is_some();
         let library = match &wish.library {
             None if volume => format!("{VOLUME}/libebbmalloc.so"),
             _ => wish.library_elsewhere(),
         };
         let (settings, mut fixed) =
-            settle(wish, &library, self.service, &self.at(), &Elsewhere::FILE)?;
-        let mut counts = Counts::default();
-        let mut new = Vec::new();
-        for setting in &settings {
-            match self.service.variable(&setting.name) {
-                Some(variable) => {
-                    counts.replaced += 1;
-                    let items = self.node.get("env").map(Node::items).unwrap_or_default();
-                    let old = items
-                        .iter()
-                        .filter_map(|it| it.get("value"))
-                        .find(|it| it.at == variable.at);
-                    fixed.edits.push(Edit::replace(
-                        variable.at.clone(),
-                        insert::value(&setting.value, old),
-                        &*setting.why,
-                    ));
-                }
-                None => {
-                    counts.add("env", 2);
-                    new.push((self.variable(setting), setting.why.clone()));
-                }
-            }
-        }
-        fixed.edits.extend(self.append(self.node, "env", new)?);
+            settle(wish, &library, self.place.service, &self.place.at(), &Elsewhere::FILE)?;
+        let items = self.place.node.get("env").map(Node::items).unwrap_or_default();
+        let value = |at: &Range<usize>, setting: &Setting| {
+            let mut values = items.iter().filter_map(|it| it.get("value"));
+            insert::value(&setting.value, values.find(|it| it.at == *at))
+        };
+        let entry = |setting: &Setting| self.variable(setting);
+        let (edits, mut counts) =
+            self.place.set(&settings, ("env", 2, self.step()), &value, &entry)?;
+        fixed.edits.extend(edits);
         let is_new = settings.iter().any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
             self.volume(first_of_pod, &mut fixed, &mut counts)?;
         } else if is_new && wish.preloads() {
-            let image = self.service.image.as_deref().unwrap_or("the image");
-            let how = if is_ours {
-                "run ebb fix on its Dockerfile, or name an image that has it with --library-image"
-                    .to_owned()
-            } else {
-                wish.allocator.packages.all().join(", ")
-            };
-            fixed.notes.push(format!("{}: {image} needs {library}: {how}", self.service.name));
+            let image = self.place.service.image.as_deref().unwrap_or("the image");
+            let packages = wish.allocator.packages().all().join(", ");
+            let how =
+                "run ebb fix on its Dockerfile, or name an image that has it with --library-image";
+            let how = if is_ours { how } else { &packages };
+            let name = &self.place.service.name;
+            fixed.notes.push(format!("{name}: {image} needs {library}: {how}"));
         }
         Ok((fixed, counts))
     }
 
     fn variable(&self, setting: &Setting) -> Entry {
-        let items = self.node.get("env").map(Node::items).unwrap_or_default();
+        let items = self.place.node.get("env").map(Node::items).unwrap_or_default();
         let example = items.iter().rev().find_map(|it| it.get("value"));
-        let is_json = is_json(self.text, self.node);
+        let value = insert::value(&setting.value, example);
+        let flow =
+            self.entry(&[("name", &json(&setting.name)), ("value", &json(&setting.value))]).flow;
+        Entry { flow, ..self.entry(&[("name", &setting.name), ("value", &value)]) }
+    }
+
+    /// An item of a list: values as they are written, keys as the file writes them.
+    fn entry(&self, pairs: &[(&str, &str)]) -> Entry {
+        let line = |(number, (name, value)): (usize, &(&str, &str))| {
+            format!("{} {name}: {value}", if number == 0 { "-" } else { " " })
+        };
+        let block = pairs.iter().enumerate().map(line).collect();
+        Entry { block, flow: self.mapping(pairs) }
+    }
+
+    fn mapping(&self, pairs: &[(&str, &str)]) -> String {
+        let is_json = is_json(self.place.text, self.place.node);
         let key = |name: &str| if is_json { json(name) } else { name.to_owned() };
-        Entry {
-            block: vec![
-                format!("- name: {}", setting.name),
-                format!("  value: {}", insert::value(&setting.value, example)),
-            ],
-            flow: format!(
-                "{{{}: {}, {}: {}}}",
-                key("name"),
-                json(&setting.name),
-                key("value"),
-                json(&setting.value)
-            ),
-        }
+        let pairs: Vec<String> =
+            pairs.iter().map(|(name, value)| format!("{}: {value}", key(name))).collect();
+        format!("{{{}}}", pairs.join(", "))
     }
 
     /// The volume, once a pod; its mount in the container.
@@ -151,55 +131,36 @@ impl One<'_> {
         fixed: &mut Fixed,
         counts: &mut Counts,
     ) -> Result<(), Refused> {
-        let Some(image) = self.library_image else {
-            return Ok(());
-        };
-        let entry = |pairs: &[(&str, &str)]| {
-            let is_json = is_json(self.text, self.node);
-            let key = |name: &str| if is_json { json(name) } else { name.to_owned() };
-            let flow: Vec<String> =
-                pairs.iter().map(|(name, value)| format!("{}: {value}", key(name))).collect();
-            let line = |(number, (name, value)): (usize, &(&str, &str))| {
-                format!("{} {name}: {value}", if number == 0 { "-" } else { " " })
-            };
-            Entry {
-                block: pairs.iter().enumerate().map(line).collect(),
-                flow: format!("{{{}}}", flow.join(", ")),
-            }
-        };
-        let mount =
-            entry(&[("name", "\"ebbmalloc\""), ("mountPath", &json(VOLUME)), ("readOnly", "true")]);
+        let Some(image) = self.library_image else { return Ok(()) };
+        let mount = self.entry(&[
+            ("name", &json(NAME)),
+            ("mountPath", &json(VOLUME)),
+            ("readOnly", "true"),
+        ]);
         let add = |node: &Node, key: &str, entry: Entry, why: &str| {
-            self.append(node, key, vec![(entry, why.to_owned())])
+            self.place.append(node, key, self.step(), vec![(entry, why.to_owned())])
         };
         let why = "where the container sees the library";
-        fixed.edits.extend(add(self.node, "volumeMounts", mount, why)?);
+        fixed.edits.extend(add(self.place.node, "volumeMounts", mount, why)?);
         counts.add("volumeMounts", 3);
         let volumes = self.pod.get("volumes").map(Node::items).unwrap_or_default();
-        let is_ours = |it: &Node| it.get("name").and_then(Node::text) == Some("ebbmalloc");
+        let is_ours = |it: &Node| it.get("name").and_then(Node::text) == Some(NAME);
         if !first_of_pod || volumes.iter().any(is_ours) {
             return Ok(());
         }
-        let is_json = is_json(self.text, self.node);
-        let name = |text: &str| if is_json { json(text) } else { text.to_owned() };
         let command =
             format!("[{}, {}, {}]", json("cp"), json(LIBRARY), json(&format!("{VOLUME}/")));
-        let mounts = format!(
-            "[{{{}: {}, {}: {}}}]",
-            name("name"),
-            json("ebbmalloc"),
-            name("mountPath"),
-            json(VOLUME)
-        );
-        let copier = entry(&[
-            ("name", "\"ebbmalloc\""),
+        let mounts =
+            format!("[{}]", self.mapping(&[("name", &json(NAME)), ("mountPath", &json(VOLUME))]));
+        let copier = self.entry(&[
+            ("name", &json(NAME)),
             ("image", &json(image)),
             ("command", &command),
             ("volumeMounts", &mounts),
         ]);
         let why = "copies the library before the service starts";
         fixed.edits.extend(add(self.pod, "initContainers", copier, why)?);
-        let volume = entry(&[("name", "\"ebbmalloc\""), ("emptyDir", "{}")]);
+        let volume = self.entry(&[("name", &json(NAME)), ("emptyDir", "{}")]);
         let why = "holds the library until the pod ends";
         fixed.edits.extend(add(self.pod, "volumes", volume, why)?);
         // Two texts, three words, a mount of two; an empty mapping is no leaf.
@@ -208,30 +169,12 @@ impl One<'_> {
         Ok(())
     }
 
-    fn append(
-        &self,
-        node: &Node,
-        key: &str,
-        entries: Vec<(Entry, String)>,
-    ) -> Result<Vec<Edit>, Refused> {
-        append_all(self.text, node, key, self.step(), entries).map_err(|error| {
-            Refused::cannot(
-                format!("{}: no entry can be added to {key}: {error}", self.at()),
-                "write the entry there by hand, then run ebb fix again",
-            )
-        })
-    }
-
     /// Indentation of lists relative to their key: as the list of containers does.
     fn step(&self) -> usize {
-        let Some((key, value)) = self.pod.pair("containers") else {
-            return 2;
-        };
-        let Some(first) = value.items().first() else {
-            return 2;
-        };
-        let line_start = self.text[..first.at.start].rfind('\n').map_or(0, |it| it + 1);
-        match self.text[line_start..first.at.start].rfind('-') {
+        let Some((key, value)) = self.pod.pair("containers") else { return 2 };
+        let Some(first) = value.items().first() else { return 2 };
+        let line_start = line_start(self.place.text, first.at.start);
+        match self.place.text[line_start..first.at.start].rfind('-') {
             Some(dash) => dash.saturating_sub(key.column),
             None => 2,
         }

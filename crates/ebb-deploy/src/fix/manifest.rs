@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use ebb_allocators::Allocator;
 use toml_edit::{Document, Item, Table};
 
-use super::refused::Refused;
-
-use super::{Edit, Fixed, Wish};
+use super::{Edit, Fixed, Refused, Wish};
 
 /// A crate that is an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,58 +14,42 @@ pub struct Crate {
     /// Its package.
     pub package: &'static str,
     /// The allocator, by its name in our table; none for one that we do not know otherwise.
-    pub allocator: Option<&'static str>,
+    pub allocator: Option<Allocator>,
     /// The type, which is its own value.
     pub type_name: &'static str,
     /// Required version; ebbmalloc is not published and has none.
     version: Option<&'static str>,
 }
 
-/// Allocators as crates.
+/// Allocators as crates. The first three can be wished for.
 pub const CRATES: [Crate; 8] = [
-    Crate {
-        package: "ebbmalloc",
-        allocator: Some("ebbmalloc"),
-        type_name: "Ebbmalloc",
-        version: None,
-    },
-    Crate {
-        package: "tikv-jemallocator",
-        allocator: Some("jemalloc"),
-        type_name: "Jemalloc",
-        version: Some("0.7"),
-    },
-    Crate {
-        package: "mimalloc",
-        allocator: Some("mimalloc"),
-        type_name: "MiMalloc",
-        version: Some("0.1"),
-    },
-    Crate {
-        package: "jemallocator",
-        allocator: Some("jemalloc"),
-        type_name: "Jemalloc",
-        version: None,
-    },
+    Crate::of_allocator(Allocator::Ebbmalloc, Allocator::Ebbmalloc.name(), "Ebbmalloc", None),
+    Crate::of_allocator(Allocator::Jemalloc, "tikv-jemallocator", "Jemalloc", Some("0.7")),
+    Crate::of_allocator(Allocator::Mimalloc, Allocator::Mimalloc.name(), "MiMalloc", Some("0.1")),
+    Crate::of_allocator(Allocator::Jemalloc, "jemallocator", "Jemalloc", None),
     Crate { package: "snmalloc-rs", allocator: None, type_name: "SnMalloc", version: None },
     Crate { package: "rpmalloc", allocator: None, type_name: "RpMalloc", version: None },
-    Crate {
-        package: "tcmalloc",
-        allocator: Some("tcmalloc"),
-        type_name: "TCMalloc",
-        version: None,
-    },
+    Crate::of_allocator(Allocator::Tcmalloc, Allocator::Tcmalloc.name(), "TCMalloc", None),
     Crate { package: "bump_alloc", allocator: None, type_name: "BumpAlloc", version: None },
 ];
 
 impl Crate {
+    const fn of_allocator(
+        allocator: Allocator,
+        package: &'static str,
+        type_name: &'static str,
+        version: Option<&'static str>,
+    ) -> Self {
+        Self { package, allocator: Some(allocator), type_name, version }
+    }
+
     /// The crate of an allocator that is wished for.
     pub fn of(wish: &Wish) -> Result<Crate, Refused> {
-        let of_name = |it: &&Crate| it.allocator == Some(wish.allocator.name);
+        let of_name = |it: &&Crate| it.allocator == Some(wish.allocator);
         let found = CRATES.iter().take(3).find(of_name).copied();
         found.ok_or_else(|| {
             Refused::cannot(
-                format!("ebb knows no crate for {}", wish.allocator.name),
+                format!("ebb knows no crate for {}", wish.allocator),
                 "ebbmalloc, jemalloc and mimalloc can be a program's global allocator",
             )
         })
@@ -99,14 +82,10 @@ pub struct Dependency {
 impl<'a> Manifest<'a> {
     /// Reads the text of a package's `Cargo.toml`.
     pub fn parse(name: &'a str, text: &'a str) -> Result<Self, Refused> {
-        let document = Document::parse(text)
-            .map_err(|error| Refused::not_understood(format!("{name}: {error}")))?;
+        let document = Document::parse(text).map_err(|error| Refused::in_file(name, error))?;
         if document.get("package").is_none() {
-            let what = if document.get("workspace").is_some() {
-                "a workspace without a package"
-            } else {
-                "no package"
-            };
+            let is_workspace = document.get("workspace").is_some();
+            let what = if is_workspace { "a workspace without a package" } else { "no package" };
             return Err(Refused::not_understood(format!(
                 "{name} is {what}: name the Cargo.toml of the package that has main.rs"
             )));
@@ -117,44 +96,28 @@ impl<'a> Manifest<'a> {
     /// The paths of the package's programs that are named, by their names.
     pub fn programs(&self) -> BTreeMap<String, Option<String>> {
         let tables = self.document.get("bin").and_then(Item::as_array_of_tables);
-        let text =
-            |table: &Table, key: &str| table.get(key).and_then(Item::as_str).map(str::to_owned);
-        tables
-            .into_iter()
-            .flat_map(|it| it.iter())
-            .filter_map(|it| Some((text(it, "name")?, text(it, "path"))))
-            .collect()
+        let text = |table: &Table, key: &str| Some(table.get(key)?.as_str()?.to_owned());
+        let named = |table: &Table| Some((text(table, "name")?, text(table, "path")));
+        tables.into_iter().flat_map(|it| it.iter()).filter_map(named).collect()
     }
 
     /// The package's name.
     pub fn package(&self) -> &str {
-        self.document
-            .get("package")
-            .and_then(|it| it.get("name"))
-            .and_then(Item::as_str)
-            .unwrap_or("?")
+        let name = self.document.get("package").and_then(|it| it.get("name"));
+        name.and_then(Item::as_str).unwrap_or("?")
     }
 
-    /// Allocators among the dependencies.
+    /// Allocators among the dependencies: of all systems, and of some.
     pub fn allocators(&self) -> Vec<Dependency> {
-        self.tables().iter().flat_map(|(name, table)| self.of_table(name, table)).collect()
-    }
-
-    /// The tables of dependencies: of all systems, and of some.
-    fn tables(&self) -> Vec<(String, &Item)> {
-        let mut tables: Vec<(String, &Item)> = self
-            .document
-            .get("dependencies")
-            .map(|it| ("dependencies".to_owned(), it))
-            .into_iter()
-            .collect();
+        let all = self.document.get("dependencies").map(|it| ("dependencies".to_owned(), it));
         let targets = self.document.get("target").and_then(Item::as_table_like);
-        for (system, item) in targets.into_iter().flat_map(|it| it.iter()) {
-            tables.extend(
-                item.get("dependencies").map(|it| (format!("target.{system}.dependencies"), it)),
-            );
-        }
-        tables
+        let of_some = targets.into_iter().flat_map(|it| it.iter()).filter_map(|(system, item)| {
+            Some((format!("target.{system}.dependencies"), item.get("dependencies")?))
+        });
+        all.into_iter()
+            .chain(of_some)
+            .flat_map(|(name, table)| self.of_table(&name, table))
+            .collect()
     }
 
     fn of_table(&self, name: &str, table: &Item) -> Vec<Dependency> {
@@ -163,16 +126,10 @@ impl<'a> Manifest<'a> {
         };
         let known = table.iter().filter_map(|(key, item)| {
             let package = item.get("package").and_then(Item::as_str).unwrap_or(key);
-            let of = CRATES.iter().find(|it| it.package == package)?;
-            Some((key, item, *of))
+            let of = *CRATES.iter().find(|it| it.package == package)?;
+            Some(Dependency { table: name.to_owned(), of, at: self.entry(table.key(key), item) })
         });
-        known
-            .map(|(key, item, of)| Dependency {
-                table: name.to_owned(),
-                of,
-                at: self.entry(table.key(key), item),
-            })
-            .collect()
+        known.collect()
     }
 
     /// The bytes of `key = value`, or of `key.workspace = true`.
@@ -207,10 +164,8 @@ impl<'a> Manifest<'a> {
         let line = format!("{} = {value}", wished.package);
         let mut left: Vec<&Dependency> =
             present.iter().filter(|it| gone.contains(&it.of)).collect();
-        let replaced = left
-            .iter()
-            .position(|it| it.at.is_some() && it.table == "dependencies")
-            .or(left.iter().position(|it| it.at.is_some()));
+        let is_main = |it: &&Dependency| it.at.is_some() && it.table == "dependencies";
+        let replaced = left.iter().position(is_main).or(left.iter().position(|it| it.at.is_some()));
         if !is_there {
             match replaced.map(|it| left.remove(it)) {
                 Some(Dependency { at: Some(at), of, .. }) => {
@@ -221,13 +176,13 @@ impl<'a> Manifest<'a> {
                 _ => fixed.edits.push(self.add(line, &format!("the crate: {why}"))),
             }
         }
-        for dependency in left {
-            match &dependency.at {
-                Some(at) => fixed.edits.push(self.without_line(at, dependency.of)),
-                None => fixed.notes.push(format!(
-                    "{}: {} is unused: remove its table",
-                    self.name, dependency.of.package
-                )),
+        for Dependency { of, at, .. } in left {
+            match at {
+                Some(at) => fixed.edits.push(self.without_line(at, *of)),
+                None => {
+                    let note = format!("{}: {} is unused: remove its table", self.name, of.package);
+                    fixed.notes.push(note);
+                }
             }
         }
         self.verify(&fixed, wished)?;
@@ -236,63 +191,48 @@ impl<'a> Manifest<'a> {
 
     /// A new entry after the last one of `[dependencies]`, which is made where there is none.
     fn add(&self, line: String, why: &str) -> Edit {
-        let table = self.document.get("dependencies");
-        let entries = table.and_then(Item::as_table).into_iter().flat_map(|it| {
-            it.iter().filter_map(|(_, item)| {
-                if item.as_table().is_some_and(|it| !it.is_dotted()) { None } else { item.span() }
-            })
-        });
-        let last = entries.map(|it| it.end).max();
-        let header = table
-            .and_then(Item::as_table)
-            .filter(|it| !it.is_implicit())
-            .and_then(Table::span)
-            .map(|it| it.start);
-        match last.or(header) {
+        let table = self.document.get("dependencies").and_then(Item::as_table);
+        let is_inline = |item: &&Item| item.as_table().is_none_or(|it| it.is_dotted());
+        let entries = table.into_iter().flat_map(|it| it.iter().map(|(_, item)| item));
+        let last = entries.filter(is_inline).filter_map(Item::span).map(|it| it.end).max();
+        let header = || Some(table.filter(|it| !it.is_implicit())?.span()?.start);
+        match last.or_else(header) {
             Some(place) => Edit::below(self.text, place, &[line], why),
-            None => Edit::below(
-                self.text,
-                self.text.len(),
-                &[String::new(), "[dependencies]".to_owned(), line],
-                why,
-            ),
+            None => {
+                let lines = [String::new(), "[dependencies]".to_owned(), line];
+                Edit::below(self.text, self.text.len(), &lines, why)
+            }
         }
     }
 
     /// Takes out a whole line.
     fn without_line(&self, at: &Range<usize>, of: Crate) -> Edit {
-        let start = self.text[..at.start].rfind('\n').map_or(0, |it| it + 1);
+        let start = super::edit::line_start(self.text, at.start);
         let end = self.text[at.end..].find('\n').map_or(self.text.len(), |it| at.end + it + 1);
         Edit::replace(start..end, "", format!("{} is unused", of.package))
     }
 
     /// Nothing but dependencies on allocators has changed.
     fn verify(&self, fixed: &Fixed, wished: Crate) -> Result<(), Refused> {
-        let defect = |why: String| Refused::not_understood(format!("{}: {why}", self.name));
         let text = super::edit::apply(self.text, &fixed.edits);
         let strip = |text: &str| -> Result<(toml::Table, bool), Refused> {
-            let mut table: toml::Table =
-                text.parse().map_err(|error: toml::de::Error| defect(error.to_string()))?;
+            let parsed: Result<toml::Table, toml::de::Error> = text.parse();
+            let mut table = parsed.map_err(|error| Refused::in_file(self.name, error))?;
             let mut has = false;
             let mut strip = |table: Option<&mut toml::Value>| {
-                if let Some(table) = table.and_then(toml::Value::as_table_mut) {
-                    has |= table.contains_key(wished.package);
-                    table.retain(|key, value| {
-                        let package =
-                            value.get("package").and_then(toml::Value::as_str).unwrap_or(key);
-                        !CRATES.iter().any(|it| it.package == package)
-                    });
-                }
+                let Some(table) = table.and_then(toml::Value::as_table_mut) else { return };
+                has |= table.contains_key(wished.package);
+                table.retain(|key, value| {
+                    let package = value.get("package").and_then(toml::Value::as_str).unwrap_or(key);
+                    !CRATES.iter().any(|it| it.package == package)
+                });
             };
             strip(table.get_mut("dependencies"));
             if let Some(targets) = table.get_mut("target").and_then(toml::Value::as_table_mut) {
                 targets.iter_mut().for_each(|(_, it)| strip(it.get_mut("dependencies")));
             }
-            if table
-                .get("dependencies")
-                .and_then(toml::Value::as_table)
-                .is_some_and(toml::Table::is_empty)
-            {
+            let all = table.get("dependencies").and_then(toml::Value::as_table);
+            if all.is_some_and(toml::Table::is_empty) {
                 table.remove("dependencies");
             }
             Ok((table, has))
@@ -300,7 +240,7 @@ impl<'a> Manifest<'a> {
         let (before, _) = strip(self.text)?;
         let (after, has) = strip(&text)?;
         if before != after || !fixed.edits.is_empty() && !has {
-            return Err(defect("the change would alter other parts of the file".to_owned()));
+            return Err(Refused::alters_more(self.name));
         }
         Ok(())
     }

@@ -1,36 +1,26 @@
 //! A Procfile: assignments in front of the program, which the shell that starts it reads.
 
-use super::refused::Refused;
+use crate::check::declared::is_allocator;
 use crate::check::declared::procfile::{self, Process};
-use crate::check::declared::{Service, is_allocator};
 
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, quoted, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
 
 const SHELL: Elsewhere =
     Elsewhere { why: "is filled in by the shell", remedy: "write its value literally" };
 
 /// What puts the allocator in charge of the processes that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let processes = procfile::processes(text)
-        .map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let processes = procfile::processes(text).map_err(|why| Refused::in_file(name, why))?;
     let mut fixed = Fixed::default();
     for process in processes.iter().filter(|it| chosen(&it.service)) {
         let part = of_process(name, text, process, wish)?;
-        fixed.edits.extend(part.edits);
-        fixed.notes.extend(part.notes);
+        fixed.extend(part);
     }
     let after = super::edit::apply(text, &fixed.edits);
     let count = |text: &str| procfile::processes(text).map(|it| it.len());
     if count(&after) != Ok(processes.len()) {
-        return Err(Refused::not_understood(format!(
-            "{name}: the change would alter other parts of the file"
-        )));
+        return Err(Refused::alters_more(name));
     }
     Ok(fixed)
 }
@@ -48,10 +38,8 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
                 && variable == "LD_PRELOAD"
                 && command.split([' ', '=', ':']).any(is_allocator)
         {
-            return Err(Refused::cannot(
-                format!("{at}: {variable} is set in the middle of the command"),
-                "remove it there, then run ebb fix again",
-            ));
+            let what = format!("{at}: {variable} is set in the middle of the command");
+            return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
         }
     }
     let (settings, mut fixed) = settle(wish, &library, service, &at, &SHELL)?;
@@ -59,23 +47,16 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
         settings.iter().filter(|it| service.variable(&it.name).is_none()).collect();
     for setting in &settings {
         if let Some(variable) = service.variable(&setting.name) {
-            fixed.edits.push(Edit::replace(
-                variable.at.clone(),
-                quoted(&setting.value)?,
-                &*setting.why,
-            ));
+            let value = quoted(&setting.value)?;
+            fixed.edits.push(Edit::replace(variable.at.clone(), value, &*setting.why));
         }
     }
     for (number, setting) in new.iter().enumerate() {
         let word = format!("{}={}", setting.name, quoted(&setting.value)?);
         // In front of one program an assignment is enough; in front of several commands it has to be exported.
-        let text = match (process.is_simple, number == 0, number + 1 == new.len()) {
-            (true, _, _) => format!("{word} "),
-            (false, true, true) => format!("export {word}; "),
-            (false, true, false) => format!("export {word} "),
-            (false, false, true) => format!("{word}; "),
-            (false, false, false) => format!("{word} "),
-        };
+        let before = if !process.is_simple && number == 0 { "export " } else { "" };
+        let after = if !process.is_simple && number + 1 == new.len() { ";" } else { "" };
+        let text = format!("{before}{word}{after} ");
         let start = process.command.start;
         fixed.edits.push(Edit::replace(start..start, text, &*setting.why));
     }

@@ -40,12 +40,8 @@ pub struct File {
 impl File {
     /// Of a library that is copied or removed.
     pub fn library(path: &Path) -> Self {
-        Self {
-            path: path.display().to_string(),
-            created: true,
-            diff: String::new(),
-            lines: Vec::new(),
-        }
+        let path = path.display().to_string();
+        Self { path, created: true, diff: String::new(), lines: Vec::new() }
     }
 }
 
@@ -89,9 +85,7 @@ impl Report {
 
     /// One line of JSON.
     pub fn json(&self) -> String {
-        // Strings and numbers only: it cannot fail, and would have to be seen if it did.
-        serde_json::to_string(self)
-            .unwrap_or_else(|error| format!("{{\"format\":{FORMAT},\"error\":\"{error}\"}}"))
+        crate::check::report::json(self)
     }
 
     /// For stdout: the differences, then a line for each change with its reason. `patch` skips those.

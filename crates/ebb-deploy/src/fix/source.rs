@@ -5,11 +5,9 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::{Item, ItemStatic, UseTree};
 
-use super::refused::Refused;
-
-use super::edit::line_end;
+use super::edit::{line_end, line_start};
 use super::manifest::{CRATES, Crate};
-use super::{Edit, Fixed};
+use super::{Edit, Fixed, Refused};
 
 /// Deeper nesting than this no person writes; the parser is recursive.
 const MOST_LEVELS: usize = 200;
@@ -30,37 +28,28 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
     let allocators: Vec<&ItemStatic> = file.items.iter().filter_map(global_allocator).collect();
     let Some(first) = allocators.first() else {
         if tokens(text).is_some_and(|it| names(&it, "global_allocator") > 0) {
-            return Err(Refused::cannot(
-                format!("{name} has a #[global_allocator] that is not at its top level"),
-                "change it by hand",
-            ));
+            let what = format!("{name} has a #[global_allocator] that is not at its top level");
+            return Err(Refused::cannot(what, "change it by hand"));
         }
         fixed.edits.push(insertion(text, &file.items, &ours, why));
         verify(name, text, &fixed)?;
         return Ok(Changed { fixed, before: None });
     };
     if allocators.len() > 1 {
-        return Err(Refused::cannot(
-            format!("{name} has {} global allocators under cfg conditions", allocators.len()),
-            "change them by hand",
-        ));
+        let what =
+            format!("{name} has {} global allocators under cfg conditions", allocators.len());
+        return Err(Refused::cannot(what, "change them by hand"));
     }
     let Some(before) = crate_of(first, &file.items) else {
         let line = text[..first.span().byte_range().start].matches('\n').count() + 1;
-        return Err(Refused::cannot(
-            format!("{name}:{line}: the program has an allocator of its own"),
-            "change it by hand",
-        ));
+        let what = format!("{name}:{line}: the program has an allocator of its own");
+        return Err(Refused::cannot(what, "change it by hand"));
     };
     if before == wished {
         return Ok(Changed { fixed, before: None });
     }
-    let at = first.ty.span().byte_range();
-    fixed.edits.push(Edit::replace(
-        at,
-        ours.clone(),
-        format!("replaces {}: {why}", before.package),
-    ));
+    let why = format!("replaces {}: {why}", before.package);
+    fixed.edits.push(Edit::replace(first.ty.span().byte_range(), ours.clone(), why));
     fixed.edits.push(Edit::replace(first.expr.span().byte_range(), ours, "its value is its name"));
     if let Some(at) = import(text, &file.items, before) {
         fixed.edits.push(Edit::replace(at, "", format!("{} is unused", before.package)));
@@ -89,19 +78,16 @@ fn parse(name: &str, text: &str) -> Result<syn::File, Refused> {
         level
     });
     if deepest.max().is_some_and(|it| it > MOST_LEVELS) {
-        return Err(Refused::not_understood(format!(
-            "{name} nests deeper than {MOST_LEVELS} levels"
-        )));
+        let what = format!("{name} nests deeper than {MOST_LEVELS} levels");
+        return Err(Refused::not_understood(what));
     }
     let file: syn::File = syn::parse_str(text).map_err(|error| {
         let start = error.span().start();
         Refused::not_understood(format!("{name}:{}: {error}", start.line))
     })?;
     if file.attrs.iter().any(|it| it.path().is_ident("no_std")) {
-        return Err(Refused::cannot(
-            format!("{name} is no_std, so it chooses its allocator itself"),
-            "change it by hand",
-        ));
+        let what = format!("{name} is no_std, so it chooses its allocator itself");
+        return Err(Refused::cannot(what, "change it by hand"));
     }
     Ok(file)
 }
@@ -111,14 +97,9 @@ fn verify(name: &str, text: &str, fixed: &Fixed) -> Result<(), Refused> {
 }
 
 fn global_allocator(item: &Item) -> Option<&ItemStatic> {
-    match item {
-        Item::Static(item)
-            if item.attrs.iter().any(|it| it.path().is_ident("global_allocator")) =>
-        {
-            Some(item)
-        }
-        _ => None,
-    }
+    let Item::Static(item) = item else { return None };
+    let is_global = item.attrs.iter().any(|it| it.path().is_ident("global_allocator"));
+    is_global.then_some(item)
 }
 
 /// The known crate whose type is the allocator's, by its path or by what is imported; its value is the type's name.
@@ -137,10 +118,7 @@ fn crate_of(item: &ItemStatic, items: &[Item]) -> Option<Crate> {
 }
 
 fn imports(item: &Item, of: Crate) -> bool {
-    match item {
-        Item::Use(item) => matches!(&item.tree, UseTree::Path(path) if path.ident == of.module()),
-        _ => false,
-    }
+    matches!(item, Item::Use(item) if matches!(&item.tree, UseTree::Path(path) if path.ident == of.module()))
 }
 
 /// The line that imports the type and nothing else, if nothing else uses it.
@@ -155,7 +133,7 @@ fn import(text: &str, items: &[Item], of: Crate) -> Option<Range<usize>> {
         return None;
     }
     let at = item.span().byte_range();
-    let start = text[..at.start].rfind('\n').map_or(0, |it| it + 1);
+    let start = line_start(text, at.start);
     let end = text[at.end..].find('\n').map_or(text.len(), |it| at.end + it + 1);
     // Only whole lines; of the empty lines around it one stays.
     let is_alone = text[start..at.start].trim().is_empty() && text[at.end..end].trim().is_empty();
@@ -184,7 +162,7 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     lines.push(String::new());
     let end = line_end(text);
     let mut at = items.first().map_or(text.len(), |it| it.span().byte_range().start);
-    at = text[..at].rfind('\n').map_or(0, |it| it + 1);
+    at = line_start(text, at);
     // The comment of the first item stays with it.
     while let Some(line) = text[..at]
         .lines()
@@ -209,66 +187,4 @@ fn names(tokens: &TokenStream, name: &str) -> usize {
         _ => 0,
     };
     tokens.clone().into_iter().map(of_token).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::edit::apply;
-    use super::*;
-
-    fn fixed(text: &str, wished: usize) -> String {
-        let changed = fix("main.rs", text, CRATES[wished], "so").unwrap();
-        apply(text, &changed.fixed.edits)
-    }
-
-    #[test]
-    fn three_lines_behind_the_imports() {
-        let text = "//! About.\n\n#![warn(missing_docs)]\n\nmod a;\nuse std::fs; // files\n\n/// Main.\nfn main() {}\n";
-        let expected = "//! About.\n\n#![warn(missing_docs)]\n\nmod a;\nuse std::fs; // files\n\n#[global_allocator]\n\
-                        static GLOBAL: ebbmalloc::Ebbmalloc = ebbmalloc::Ebbmalloc;\n\n/// Main.\nfn main() {}\n";
-        assert_eq!(fixed(text, 0), expected);
-        assert_eq!(fixed(expected, 0), expected);
-        let text = "// Licence.\n\n// Main.\nfn main() { GLOBAL(); }\n";
-        assert_eq!(
-            fixed(text, 2),
-            "// Licence.\n\n#[global_allocator]\nstatic ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;\n\n\
-             // Main.\nfn main() { GLOBAL(); }\n"
-        );
-    }
-
-    #[test]
-    fn another_allocator_is_replaced_with_its_import() {
-        let text = "use std::fs;\n#[cfg(unix)]\nuse tikv_jemallocator::Jemalloc;\n\n#[cfg(unix)]\n#[global_allocator]\n\
-                    static GLOBAL: Jemalloc = Jemalloc;\n\nfn main() {}\n";
-        let changed = fix("main.rs", text, CRATES[0], "so").unwrap();
-        assert_eq!(changed.before, Some(CRATES[1]));
-        let after = apply(text, &changed.fixed.edits);
-        assert!(
-            !after
-                .contains("emalloc;\n\n#[cfg(unix)]\n#[global_allocator]\nstatic GLOBAL: Jemalloc"),
-            "{after}"
-        );
-        assert!(
-            after.contains("static GLOBAL: ebbmalloc::Ebbmalloc = ebbmalloc::Ebbmalloc;"),
-            "{after}"
-        );
-        assert!(!uses(&after, CRATES[1]), "{after}");
-    }
-
-    #[test]
-    fn what_is_of_its_own_kind_is_left_alone() {
-        for text in [
-            "#[global_allocator]\nstatic A: Counting<System> = Counting::new(System);\nfn main() {}\n",
-            "#[global_allocator]\nstatic A: Jemalloc = Jemalloc;\nfn main() {}\n",
-            "#![no_std]\nfn main() {}\n",
-            "mod a { #[global_allocator]\nstatic A: X = X; }\nfn main() {}\n",
-            "fn main() {",
-        ] {
-            let message =
-                fix("main.rs", text, CRATES[0], "so").map(|_| ()).unwrap_err().to_string();
-            assert!(message.contains("nothing was changed"), "{text}: {message}");
-        }
-        let deep = format!("fn main() {{ {} }}", "(".repeat(100_000));
-        assert!(fix("main.rs", &deep, CRATES[0], "so").is_err());
-    }
 }

@@ -1,13 +1,14 @@
 //! supervisor's configuration: the variables in the program's own `environment`, which wins over that of
 //! `[supervisord]` and leaves the other programs alone.
 
-use super::refused::Refused;
+use std::collections::BTreeMap;
+
 use crate::check::declared::Service;
 use crate::check::declared::supervisor::{self, Environment, Program};
 
-use super::edit::{apply, line_end};
+use super::edit::{apply, line_end, line_start};
 use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 const EXPANSION: Elsewhere = Elsewhere {
     why: "contains an expansion of supervisor, %(...)s",
@@ -15,35 +16,24 @@ const EXPANSION: Elsewhere = Elsewhere {
 };
 
 /// What puts the allocator in charge of the programs that are `chosen`.
-pub fn fix(
-    name: &str,
-    text: &str,
-    chosen: &dyn Fn(&Service) -> bool,
-    wish: &Wish,
-) -> Result<Fixed, Refused> {
-    let read = |text: &str| {
-        supervisor::programs(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))
-    };
+pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+    let read = |text: &str| supervisor::programs(text).map_err(|why| Refused::in_file(name, why));
     let programs = read(text)?;
     let mut fixed = Fixed::default();
     let mut expected = Vec::new();
     for program in &programs {
-        let settings = if chosen(&program.service) {
-            let (settings, part) = of_program(name, text, program, wish)?;
-            fixed.edits.extend(part.edits);
-            fixed.notes.extend(part.notes);
-            settings
-        } else {
-            Vec::new()
-        };
+        let mut settings = Vec::new();
+        if chosen(&program.service) {
+            let (own, part) = of_program(name, text, program, wish)?;
+            fixed.extend(part);
+            settings = own;
+        }
         expected.push(variables(&program.service, &settings));
     }
     let after = read(&apply(text, &fixed.edits))?;
     let found: Vec<_> = after.iter().map(|it| variables(&it.service, &[])).collect();
     if found != expected {
-        return Err(Refused::not_understood(format!(
-            "{name}: the change would alter other parts of the file"
-        )));
+        return Err(Refused::alters_more(name));
     }
     if !fixed.edits.is_empty() {
         fixed.notes.push("then: supervisorctl reread && supervisorctl update".to_owned());
@@ -52,12 +42,10 @@ pub fn fix(
 }
 
 /// What a program gets, with these settings.
-fn variables(service: &Service, settings: &[Setting]) -> Vec<(String, Option<String>)> {
-    let mut all: std::collections::BTreeMap<String, Option<String>> =
-        service.env.iter().map(|it| (it.name.clone(), it.value.clone())).collect();
-    let set = settings.iter();
-    all.extend(set.map(|it| (it.name.clone(), Some(it.value.clone()))));
-    all.into_iter().collect()
+fn variables(service: &Service, settings: &[Setting]) -> BTreeMap<String, Option<String>> {
+    let present = service.env.iter().map(|it| (it.name.clone(), it.value.clone()));
+    let set = settings.iter().map(|it| (it.name.clone(), Some(it.value.clone())));
+    present.chain(set).collect()
 }
 
 fn of_program(
@@ -71,23 +59,17 @@ fn of_program(
     if let Some(start) = &service.start
         && start.words.iter().any(|it| it.starts_with("LD_PRELOAD="))
     {
-        return Err(Refused::cannot(
-            format!("{name}:{}: the command itself sets LD_PRELOAD", start.line),
-            "remove it there, then run ebb fix again",
-        ));
+        let what = format!("{name}:{}: the command itself sets LD_PRELOAD", start.line);
+        return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
     }
     let library = wish.library_elsewhere();
     let (settings, mut fixed) = settle(wish, &library, service, &at, &EXPANSION)?;
     let mut new = Vec::new();
     for setting in &settings {
         let Some(value) = supervisor::quoted(&setting.value) else {
-            return Err(Refused::cannot(
-                format!(
-                    "{at}: supervisor's syntax cannot express the value of {}: {}",
-                    setting.name, setting.value
-                ),
-                "choose another value",
-            ));
+            let what = "supervisor's syntax cannot express the value of";
+            let what = format!("{at}: {what} {}: {}", setting.name, setting.value);
+            return Err(Refused::cannot(what, "choose another value"));
         };
         let own = program.own.as_ref().and_then(|it| it.pair(&setting.name));
         match own {
@@ -127,7 +109,7 @@ fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit
         });
         return pairs.collect();
     };
-    let line_start = text[..last.from].rfind('\n').map_or(0, |it| it + 1);
+    let line_start = line_start(text, last.from);
     let lead = &text[line_start..last.from];
     let gap = if lead.trim().is_empty() {
         format!("{}{lead}", line_end(text))
@@ -142,72 +124,4 @@ fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit
         Edit::replace(at..at, format!("{comma}{gap}{pair}"), &**why)
     });
     pairs.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wish() -> Wish {
-        Wish {
-            allocator: ebb_allocators::by_name("jemalloc").unwrap(),
-            library: Some("/l.so".to_owned()),
-            variables: [("MALLOC_CONF".to_owned(), "a:1,b:2".to_owned())].into(),
-            gives_way: false,
-            why: "w".to_owned(),
-        }
-    }
-
-    #[track_caller]
-    fn assert_fixed(text: &str, expected: &str) {
-        let all = |text: &str| fix("f", text, &|it| it.name == "a", &wish()).unwrap();
-        let after = apply(text, &all(text).edits);
-        assert_eq!(after, expected);
-        assert_eq!(all(&after).edits, []);
-    }
-
-    const BOTH: &str = "LD_PRELOAD=\"/l.so\",MALLOC_CONF=\"a:1,b:2\"";
-
-    #[test]
-    fn a_new_option_stands_at_the_end_of_the_section() {
-        assert_fixed(
-            "[program:a]\ncommand=x\n  --y\n; c\n\n[program:b]\ncommand=z\n",
-            &format!(
-                "[program:a]\ncommand=x\n  --y\nenvironment={BOTH}\n; c\n\n[program:b]\ncommand=z\n"
-            ),
-        );
-        assert_fixed(
-            "[program:a]\r\n  command = x",
-            &format!("[program:a]\r\n  command = x\r\n  environment = {BOTH}"),
-        );
-        assert_fixed(
-            "[supervisord]\nenvironment=LD_PRELOAD=x.so,A=1\n[program:a]\ncommand=x\n",
-            "[supervisord]\nenvironment=LD_PRELOAD=x.so,A=1\n[program:a]\ncommand=x\n\
-             environment=LD_PRELOAD=\"/l.so:x.so\",MALLOC_CONF=\"a:1,b:2\"\n",
-        );
-    }
-
-    #[test]
-    fn pairs_that_are_there_stay_in_their_manner() {
-        let with = |value: &str| format!("[program:a]\nenvironment={value} ; c\nuser=u\n");
-        for (before, after) in [
-            ("A=1", format!("A=1,{BOTH}")),
-            ("A=\"1\", B='2'", format!("A=\"1\", B='2', {}", BOTH.replace(",MA", ", MA"))),
-            ("A=1,", format!("A=1,{BOTH}")),
-            (
-                "LD_PRELOAD=/x.so,MALLOC_CONF=\"a:1,b:2\"",
-                "LD_PRELOAD=\"/l.so:/x.so\",MALLOC_CONF=\"a:1,b:2\"".to_owned(),
-            ),
-        ] {
-            assert_fixed(&with(before), &with(&after));
-        }
-        assert_fixed(
-            "[program:a]\nenvironment=\n    A=\"1\",\n    B=\"2\"\nuser=u\n",
-            "[program:a]\nenvironment=\n    A=\"1\",\n    B=\"2\",\n    LD_PRELOAD=\"/l.so\",\n    MALLOC_CONF=\"a:1,b:2\"\nuser=u\n",
-        );
-        assert_fixed(
-            "[program:a]\nenvironment= ; none\n",
-            &format!("[program:a]\nenvironment={BOTH} ; none\n"),
-        );
-    }
 }

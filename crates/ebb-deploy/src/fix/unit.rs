@@ -3,15 +3,14 @@
 
 use std::path::Path;
 
-use super::refused::Refused;
 use crate::check::declared::unit::Unit;
 
 use super::edit::apply;
-use super::{Edit, Elsewhere, Fixed, Wish, settle};
+use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
 
 /// The name of our drop-in: that of the allocator.
 pub fn drop_in(wish: &Wish) -> String {
-    format!("{}.conf", wish.allocator.name)
+    format!("{}.conf", wish.allocator)
 }
 
 const SPECIFIER: Elsewhere = Elsewhere {
@@ -31,28 +30,23 @@ pub struct Files<'a> {
 
 /// What has to be in the drop-in, as edits of the text that is there (none: an empty one).
 pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
-    let unreadable = |why: String| Refused::not_understood(format!("{}: {why}", files.name));
+    let unreadable = |why: String| Refused::in_file(files.name, why);
     let mut unit = Unit::parse(files.text).map_err(unreadable)?;
     if unit.values("ExecStart").is_empty() && unit.values("ExecStartPre").is_empty() {
-        return Err(Refused::not_understood(format!(
-            "{} starts no program: it has no ExecStart= in [Service]",
-            files.name
-        )));
+        let what = "starts no program: it has no ExecStart= in [Service]";
+        return Err(Refused::not_understood(format!("{} {what}", files.name)));
     }
     let own_name = drop_in(wish);
     let own =
         files.drop_ins.iter().find(|(name, _)| *name == own_name).map(|(_, text)| text.as_str());
     for (name, text) in files.drop_ins.iter().filter(|(_, text)| !text.trim().is_empty()) {
-        let other =
-            Unit::parse(text).map_err(|why| Refused::not_understood(format!("{name}: {why}")))?;
+        let other = Unit::parse(text).map_err(|why| Refused::in_file(name, why))?;
         if *name > own_name {
             let service = other.service(Path::new(files.name));
             let names = || wish.names();
             if let Some(set) = names().find(|it| service.variable(it).is_some()) {
-                return Err(Refused::cannot(
-                    format!("the drop-in {name} comes after {own_name} and sets {set}, too"),
-                    "remove it there, then run ebb fix again",
-                ));
+                let what = format!("the drop-in {name} comes after {own_name} and sets {set}, too");
+                return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
             }
         }
         unit.extend(other);
@@ -68,10 +62,8 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
         if number == 0 && !is_open {
             lines.push("[Service]".to_owned());
         }
-        lines.push(format!(
-            "Environment={}",
-            quoted(&format!("{}={}", setting.name, setting.value))
-        ));
+        let word = format!("{}={}", setting.name, setting.value);
+        lines.push(format!("Environment={}", quoted(&word)));
         fixed.edits.push(Edit::below(text, text.len(), &lines, &*setting.why));
     }
     if fixed.edits.is_empty() {
@@ -79,19 +71,16 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
     }
     Unit::parse(&apply(text, &fixed.edits)).map_err(unreadable)?;
     for (file, _) in unit.values("EnvironmentFile") {
-        fixed.notes.push(format!(
-            "{} is read after Environment=: look for LD_PRELOAD there",
-            file.trim_start_matches('-')
-        ));
+        let file = file.trim_start_matches('-');
+        fixed.notes.push(format!("{file} is read after Environment=: look for LD_PRELOAD there"));
     }
     for key in ["RootDirectory", "RootImage"] {
         if let Some((root, _)) = unit.values(key).last() {
             fixed.notes.push(format!("the service runs in {key}={root}: install {library} there"));
         }
     }
-    fixed
-        .notes
-        .push(format!("then: systemctl daemon-reload && systemctl restart {}", service.name));
+    let name = &service.name;
+    fixed.notes.push(format!("then: systemctl daemon-reload && systemctl restart {name}"));
     if wish.preloads() && library.starts_with('/') {
         fixed.notes.push(format!("install {library}, readable for the service's user"));
     }

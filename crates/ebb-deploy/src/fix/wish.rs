@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 
 use ebb_allocators::{Allocator, Choice, Environment, Library, Settings, preload_entries};
 
+use crate::check::library::file_name;
+
 /// Where our library goes: a folder of no distribution's package, and the same for every architecture.
 pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 
@@ -12,7 +14,7 @@ pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The allocator; the system's own means that nothing is preloaded.
-    pub allocator: &'static Allocator,
+    pub allocator: Allocator,
     /// Where its library is when the service runs, if the user said so.
     pub library: Option<String>,
     /// Variables that make it what it should be, `LD_PRELOAD` not among them.
@@ -46,15 +48,15 @@ pub struct Settled {
 impl Wish {
     /// Whether a library has to be there.
     pub fn preloads(&self) -> bool {
-        self.allocator.name != ebb_allocators::SYSTEM
+        !self.allocator.is_of_libc()
     }
 
     /// Where the library is, in a system that we do not install it in: ours by a path, others by their names,
     /// which the loader looks up on every architecture.
     pub fn library_elsewhere(&self) -> String {
-        self.library.clone().unwrap_or_else(|| match self.allocator.name {
-            "ebbmalloc" => LIBRARY.to_owned(),
-            _ => self.allocator.sonames.first().copied().unwrap_or_default().to_owned(),
+        self.library.clone().unwrap_or_else(|| match self.allocator {
+            Allocator::Ebbmalloc => LIBRARY.to_owned(),
+            _ => self.allocator.sonames().first().copied().unwrap_or_default().to_owned(),
         })
     }
 
@@ -75,50 +77,34 @@ impl Wish {
 
     fn preload(&self, library: &str, present: Option<&str>, settled: &mut Settled) {
         let present = present.unwrap_or_default();
-        let known = |entry: &OsString| {
-            let text = entry.to_string_lossy();
-            let name = text.rsplit('/').next().unwrap_or_default().to_owned();
-            ebb_allocators::by_file_name(&name).map(|it| it.name)
-        };
-        let first = preload_entries(OsStr::new(present)).find_map(|it| known(&it));
+        let known =
+            |entry: OsString| Allocator::from_file_name(file_name(&entry.to_string_lossy()));
+        let first = preload_entries(OsStr::new(present)).find_map(known);
         // What already exists, at whatever path, is the user's.
-        let is_there = first == Some(self.allocator.name) && self.library.is_none()
+        let is_there = first == Some(self.allocator) && self.library.is_none()
             || preload_entries(OsStr::new(present)).next().is_some_and(|it| it == library);
         if self.preloads() && is_there || !self.preloads() && first.is_none() {
             return;
         }
-        let choice = if self.preloads() {
-            Choice::Library(Library { path: library.into(), allocator: Some(self.allocator) })
-        } else {
-            Choice::System
-        };
+        let own = Library { path: library.into(), allocator: Some(self.allocator) };
+        let choice = if self.preloads() { Choice::Library(own) } else { Choice::System };
         let inherited =
             |name: &str| (name == "LD_PRELOAD" && !present.is_empty()).then(|| present.into());
         // Only settings can be refused, and there are none.
-        let Ok(change) = Environment::of(&choice, &[], inherited) else {
-            return;
-        };
+        let Ok(change) = Environment::of(&choice, &[], inherited) else { return };
         let value =
             change.changes.get(OsStr::new("LD_PRELOAD")).cloned().flatten().unwrap_or_default();
         let mut why = if self.preloads() {
-            format!(
-                "the loader uses {} instead of libc's malloc: {}",
-                self.allocator.name, self.why
-            )
+            format!("the loader uses {} instead of libc's malloc: {}", self.allocator, self.why)
         } else {
             format!("the program uses libc's own malloc: {}", self.why)
         };
         if !change.replaced.is_empty() {
-            why += &format!(
-                "; {} is removed, because only the first allocator is used",
-                change.replaced.join(", ")
-            );
+            let replaced = change.replaced.join(", ");
+            why += &format!("; {replaced} is removed, because only the first allocator is used");
         }
-        settled.settings.push(Setting {
-            name: "LD_PRELOAD".to_owned(),
-            value: value.to_string_lossy().into_owned(),
-            why,
-        });
+        let value = value.to_string_lossy().into_owned();
+        settled.settings.push(Setting { name: "LD_PRELOAD".to_owned(), value, why });
     }
 
     fn variable(&self, name: &str, value: &str, present: Option<String>, settled: &mut Settled) {
@@ -129,15 +115,9 @@ impl Wish {
             settled.settings.push(set(value.to_owned(), why));
             return;
         };
-        let is_list = matches!(self.allocator.settings, Settings::Variable(own) if own == name);
-        let missing: Vec<&str> = if is_list {
-            let has = |pair: &&str| in_force(&present, pair);
-            value.split(',').filter(|pair| !has(pair)).collect()
-        } else if present == value {
-            Vec::new()
-        } else {
-            vec![value]
-        };
+        let is_list = matches!(self.allocator.settings(), Settings::Variable(own) if own == name);
+        let has = |pair: &&str| if is_list { in_force(&present, pair) } else { present == value };
+        let missing: Vec<&str> = value.split(',').filter(|pair| !has(pair)).collect();
         if missing.is_empty() {
             return;
         }
@@ -149,9 +129,8 @@ impl Wish {
             let why = format!("added after the existing settings, so that it wins: {}", self.why);
             settled.settings.push(set(format!("{present},{}", missing.join(",")), why));
         } else {
-            settled
-                .settings
-                .push(set(value.to_owned(), format!("replaces {present}: {}", self.why)));
+            let why = format!("replaces {present}: {}", self.why);
+            settled.settings.push(set(value.to_owned(), why));
         }
     }
 }
@@ -169,16 +148,17 @@ fn in_force(list: &str, pair: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn wish(name: &str, variables: &[(&str, &str)]) -> Wish {
-        Wish {
-            allocator: ebb_allocators::by_name(name).unwrap(),
-            library: None,
-            variables: variables
-                .iter()
-                .map(|(name, value)| ((*name).into(), (*value).into()))
-                .collect(),
-            gives_way: false,
-            why: "so it was asked".to_owned(),
+    impl Wish {
+        /// One for tests.
+        pub fn example(name: &str, variables: &[(&str, &str)]) -> Self {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            Self {
+                allocator: Allocator::from_choice(name).unwrap(),
+                library: None,
+                variables: variables.iter().map(owned).collect(),
+                gives_way: false,
+                why: "so it was asked".to_owned(),
+            }
         }
     }
 
@@ -197,17 +177,20 @@ mod tests {
 
     #[test]
     fn other_libraries_stay_and_other_allocators_go() {
-        let ebbmalloc = wish("ebbmalloc", &[]);
-        let with =
-            |present: &str| settled(&ebbmalloc, "/l/libebbmalloc.so", &[("LD_PRELOAD", present)]);
-        assert_eq!(with(""), [pair("LD_PRELOAD", "/l/libebbmalloc.so")]);
-        assert_eq!(
-            with("/x/libfaketime.so.1"),
-            [pair("LD_PRELOAD", "/l/libebbmalloc.so:/x/libfaketime.so.1")]
-        );
-        assert_eq!(with("libjemalloc.so.2 a.so"), [pair("LD_PRELOAD", "/l/libebbmalloc.so:a.so")]);
-        assert_eq!(with("/elsewhere/libebbmalloc.so"), []);
-        let system = wish("glibc", &[]);
+        let ebbmalloc = Wish::example("ebbmalloc", &[]);
+        for (present, expected) in [
+            ("", vec![pair("LD_PRELOAD", "/l/libebbmalloc.so")]),
+            (
+                "/x/libfaketime.so.1",
+                vec![pair("LD_PRELOAD", "/l/libebbmalloc.so:/x/libfaketime.so.1")],
+            ),
+            ("libjemalloc.so.2 a.so", vec![pair("LD_PRELOAD", "/l/libebbmalloc.so:a.so")]),
+            ("/elsewhere/libebbmalloc.so", vec![]),
+        ] {
+            let present = [("LD_PRELOAD", present)];
+            assert_eq!(settled(&ebbmalloc, "/l/libebbmalloc.so", &present), expected);
+        }
+        let system = Wish::example("glibc", &[]);
         assert_eq!(
             settled(&system, "", &[("LD_PRELOAD", "libjemalloc.so.2")]),
             [pair("LD_PRELOAD", "")]
@@ -217,8 +200,10 @@ mod tests {
 
     #[test]
     fn settings_are_added_once() {
-        let jemalloc =
-            wish("jemalloc", &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")]);
+        let jemalloc = Wish::example(
+            "jemalloc",
+            &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")],
+        );
         let with = |present: &str| {
             let present = [("LD_PRELOAD", "libjemalloc.so.2"), ("MALLOC_CONF", present)];
             settled(&jemalloc, "libjemalloc.so.2", &present)
@@ -237,12 +222,11 @@ mod tests {
 
     #[test]
     fn a_variable_of_its_own_is_replaced_where_the_trial_says_so() {
-        let glibc = wish("glibc", &[("MALLOC_ARENA_MAX", "2")]);
-        assert_eq!(settled(&glibc, "", &[]), [pair("MALLOC_ARENA_MAX", "2")]);
-        assert_eq!(settled(&glibc, "", &[("MALLOC_ARENA_MAX", "2")]), []);
-        assert_eq!(
-            settled(&glibc, "", &[("MALLOC_ARENA_MAX", "8")]),
-            [pair("MALLOC_ARENA_MAX", "2")]
-        );
+        let glibc = Wish::example("glibc", &[("MALLOC_ARENA_MAX", "2")]);
+        for (present, settles) in [(None, true), (Some("2"), false), (Some("8"), true)] {
+            let present: Vec<_> = present.map(|it| ("MALLOC_ARENA_MAX", it)).into_iter().collect();
+            let expected = settles.then(|| pair("MALLOC_ARENA_MAX", "2"));
+            assert_eq!(settled(&glibc, "", &present), Vec::from_iter(expected), "{present:?}");
+        }
     }
 }

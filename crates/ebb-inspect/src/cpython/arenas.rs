@@ -19,7 +19,7 @@ const CLASSES: u32 = 32;
 const MOST_RECORDS: u64 = 1 << 17;
 
 /// What the arenas hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arenas {
     /// Arenas that are mapped.
     pub count: u64,
@@ -55,8 +55,8 @@ pub(super) struct Record {
 }
 
 /// A record, if it is one: unused, or with pools that lie in its arena.
-pub(super) fn record<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn record(
+    reader: &mut Reader<'_>,
     array: u64,
     index: u64,
     layout: &Layout,
@@ -73,7 +73,7 @@ pub(super) fn record<M: Memory>(
 
 impl Record {
     /// Whether it has the shape of a record.
-    fn is_one<M: Memory>(&self, memory: &M, layout: &Layout) -> bool {
+    fn is_one(&self, memory: &dyn Memory, layout: &Layout) -> bool {
         if self.address == 0 {
             return true;
         }
@@ -91,8 +91,8 @@ impl Record {
 }
 
 /// What the arenas of `array` hold, added to `sum`.
-pub(super) fn read<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn read(
+    reader: &mut Reader<'_>,
     array: u64,
     layout: &Layout,
     sum: &mut Arenas,
@@ -106,19 +106,15 @@ pub(super) fn read<M: Memory>(
 }
 
 /// The address space of each arena of `array`.
-pub(super) fn ranges<M: Memory>(
-    reader: &mut Reader<M>,
-    array: u64,
-    layout: &Layout,
-) -> Vec<(u64, u64)> {
+pub(super) fn ranges(reader: &mut Reader<'_>, array: u64, layout: &Layout) -> Vec<(u64, u64)> {
     let range = |it: Record| (it.address, it.address + layout.arena_bytes);
     let (records, _) = records(reader, array, layout);
     records.into_iter().map(range).collect()
 }
 
 /// The block that `address` lies in: its first byte. `None` outside of a pool that holds some.
-pub(super) fn block_of<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn block_of(
+    reader: &mut Reader<'_>,
     address: u64,
     layout: &Layout,
 ) -> Result<Option<u64>, Unreadable> {
@@ -130,7 +126,7 @@ pub(super) fn block_of<M: Memory>(
 }
 
 /// The records of the arenas that are mapped, and whether there may be more, in swap.
-fn records<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> (Vec<Record>, bool) {
+fn records(reader: &mut Reader<'_>, array: u64, layout: &Layout) -> (Vec<Record>, bool) {
     let mut records = Vec::new();
     let mut unused = 0;
     for index in 0..MOST_RECORDS {
@@ -153,8 +149,8 @@ fn records<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> (V
     (records, false)
 }
 
-fn add<M: Memory>(
-    reader: &mut Reader<M>,
+fn add(
+    reader: &mut Reader<'_>,
     record: Record,
     layout: &Layout,
     sum: &mut Arenas,
@@ -202,7 +198,7 @@ fn add<M: Memory>(
 }
 
 /// How many blocks of a carved pool are in use, and their size; none where it is empty.
-fn header<M: Memory>(reader: &mut Reader<M>, pool: u64) -> Result<Option<(u32, u64)>, Unreadable> {
+fn header(reader: &mut Reader<'_>, pool: u64) -> Result<Option<(u32, u64)>, Unreadable> {
     let count = reader.int(pool)?;
     let class = reader.int(pool + 36)?;
     if count == 0 {

@@ -7,7 +7,7 @@
 //! is in the main one, it is in the others.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 
 use super::arenas::{FIRST_RECORDS, record};
 use super::layout::Layout;
@@ -54,8 +54,8 @@ impl Arrays {
 }
 
 /// The arrays of a process with the interpreters `states` (addresses and numbers), whose main one has `first`.
-pub(super) fn of_interpreters<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn of_interpreters(
+    reader: &mut Reader<'_>,
     first: &First,
     states: &[(u64, i64)],
     layout: &Layout,
@@ -85,8 +85,8 @@ pub(super) fn of_interpreters<M: Memory>(
 }
 
 /// The first array that a word of the writable `data` of the file that defines the runtime points to.
-pub(super) fn find<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn find(
+    reader: &mut Reader<'_>,
     data: &[(u64, u64)],
     layout: &Layout,
 ) -> Result<Option<First>, Unreadable> {
@@ -97,10 +97,8 @@ pub(super) fn find<M: Memory>(
         for (run, len) in presence.runs(start, end) {
             for page in (run..run + len as u64).step_by(usize_of(page_bytes)) {
                 let mut words = vec![0; usize_of(page_bytes)];
-                match reader.bytes(page, &mut words) {
-                    Err(error) if error.is_final() => return Err(error),
-                    Err(_) => continue,
-                    Ok(()) => {}
+                if unless_torn(reader.bytes(page, &mut words))?.is_none() {
+                    continue;
                 }
                 for (at, word) in (page..).step_by(usize_of(WORD)).zip(words.as_chunks().0) {
                     let array = u64::from_ne_bytes(*word);
@@ -120,7 +118,7 @@ pub(super) fn find<M: Memory>(
 }
 
 /// Whether `array` has the shape, and a pool of its first arena in use names it.
-fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> bool {
+fn is_array(reader: &mut Reader<'_>, array: u64, layout: &Layout) -> bool {
     if array == 0 || !array.is_multiple_of(WORD) {
         return false;
     }
@@ -142,11 +140,7 @@ fn is_array<M: Memory>(reader: &mut Reader<M>, array: u64, layout: &Layout) -> b
 }
 
 /// What leads from an interpreter to its array, as the main one shows.
-fn field<M: Memory>(
-    reader: &mut Reader<M>,
-    first: &First,
-    main: u64,
-) -> Result<Option<Field>, Unreadable> {
+fn field(reader: &mut Reader<'_>, first: &First, main: u64) -> Result<Option<Field>, Unreadable> {
     let state_of = |word: u64| word.wrapping_sub(ARRAY_IN_STATE);
     let is_inside = |word: &&u64| state_of(**word).wrapping_sub(main) < INSIDE_BYTES;
     if let Some(word) = first.words.iter().find(is_inside) {
@@ -162,11 +156,7 @@ fn field<M: Memory>(
 }
 
 /// The array of `interpreter`; 0 where it has no arena.
-fn array_of<M: Memory>(
-    reader: &mut Reader<M>,
-    field: Field,
-    interpreter: u64,
-) -> Result<u64, Unreadable> {
+fn array_of(reader: &mut Reader<'_>, field: Field, interpreter: u64) -> Result<u64, Unreadable> {
     match field {
         Field::Inside(offset) => reader.word(interpreter.wrapping_add(offset)),
         Field::State(offset) => match reader.word(interpreter.wrapping_add(offset))? {

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 
 use super::arenas::{block_of, ranges};
-use super::collector::name;
+use super::collector::{OfType, name};
 use super::layout::Layout;
 use crate::exact::{low_half, usize_of};
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 
 /// In front of an object may lie: nothing, the collector's head, that and two words for its attributes.
 const IN_FRONT: [u64; 3] = [0, 16, 32];
@@ -25,26 +25,15 @@ const OVERFLOW: u64 = 0xffff << 32;
 /// Copied at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Blocks of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Owned {
-    /// The type's name; `None` for blocks that no object was found to have.
-    pub name: Option<String>,
-    /// Number of objects or blocks.
-    pub count: u64,
-    /// Sum of their sizes in bytes.
-    pub bytes: u64,
-}
-
 /// What `blocks` (addresses and bytes) are, by type. `arrays` are those of the arenas; `type_of_types` is the
 /// address of `type`.
-pub(super) fn owners<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn owners(
+    reader: &mut Reader<'_>,
     blocks: &[(u64, u64)],
     arrays: &[u64],
     layout: &Layout,
     type_of_types: u64,
-) -> Result<Vec<Owned>, Unreadable> {
+) -> Result<Vec<OfType>, Unreadable> {
     let mut types: HashMap<u64, Option<u64>> = HashMap::new();
     for &(block, _) in blocks {
         types.insert(block, object_at(reader, block, type_of_types)?);
@@ -62,21 +51,21 @@ pub(super) fn owners<M: Memory>(
         let sum = owned.entry(types.get(block).copied().flatten()).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(*bytes));
     }
-    let mut owned: Vec<Owned> = owned
+    let mut owned: Vec<OfType> = owned
         .into_iter()
-        .map(|(kind, (count, bytes))| Owned {
+        .map(|(kind, (count, bytes))| OfType {
             name: kind.map(|kind| name(reader, kind)),
             count,
             bytes,
         })
         .collect();
-    owned.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    OfType::sort(&mut owned);
     Ok(owned)
 }
 
 /// Searches an arena for the addresses of blocks that nobody has yet.
-fn search<M: Memory>(
-    reader: &mut Reader<M>,
+fn search(
+    reader: &mut Reader<'_>,
     (start, end): (u64, u64),
     layout: &Layout,
     type_of_types: u64,
@@ -110,8 +99,8 @@ fn search<M: Memory>(
 }
 
 /// The type of the object in the block at `block`, if there is one.
-fn object_at<M: Memory>(
-    reader: &mut Reader<M>,
+fn object_at(
+    reader: &mut Reader<'_>,
     block: u64,
     type_of_types: u64,
 ) -> Result<Option<u64>, Unreadable> {
@@ -125,8 +114,8 @@ fn object_at<M: Memory>(
 }
 
 /// The type of the object at `object`, if it has a count, and a type whose type is one: of `type`'s kind.
-fn type_of<M: Memory>(
-    reader: &mut Reader<M>,
+fn type_of(
+    reader: &mut Reader<'_>,
     object: u64,
     type_of_types: u64,
 ) -> Result<Option<u64>, Unreadable> {

@@ -1,4 +1,4 @@
-//! The garbage collector: whether it is on, its thresholds, and what it tracks, by generation and type.
+//! The interpreters of a process and the garbage collector of each: whether it is on, its thresholds, and what it tracks, by generation and type.
 //!
 //! Its lists are doubly linked, so that each step can be checked by the way back: a list that changed under
 //! our eyes, or was never one, ends the walk and cannot make it go round.
@@ -6,7 +6,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{Frozen, Gc, Layout};
+use crate::heap::Unsupported;
+use crate::memory::{Reader, Unreadable, unless_torn};
 
 /// `struct _gc_runtime_state`, the same from 3.8 to 3.14: two fields of the trash can, enabled, debug, then
 /// the generations.
@@ -29,6 +33,8 @@ const BASIC_SIZE: u64 = 32;
 const ITEM_SIZE: u64 = 40;
 /// Types with items that do not begin as sequences do: another field lies where the number would be.
 const NOT_SEQUENCES: [&str; 4] = ["frame", "generator", "coroutine", "async_generator"];
+/// No process has more interpreters; a longer list is torn.
+const MOST_INTERPRETERS: usize = 1024;
 /// No longer list is followed: half a minute.
 const MOST_OBJECTS: u64 = 50_000_000;
 /// A name is cut here.
@@ -36,44 +42,55 @@ const MOST_NAME_BYTES: usize = 200;
 /// No object is larger than the address space.
 const MOST_BYTES: u64 = 1 << 47;
 
-/// The state of one collector.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+/// One interpreter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interpreter {
+    /// Its number; the main one has 0.
+    pub id: i64,
+    /// Its garbage collector. In 3.8 all interpreters share one; it stands with the main one.
+    pub collector: Option<Collector>,
+}
+
+/// The state of one collector. It is its layout in the files that `ebb snap` writes as well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collector {
     /// Whether it runs by itself (`gc.isenabled()`).
     pub enabled: bool,
-    /// The youngest first.
-    pub generations: [Generation; 3],
+    /// `gc.get_threshold()`: a collection is due when the count is above it; the first is 0 where it never runs.
+    pub thresholds: [i32; 3],
+    /// `gc.get_count()`. Of the youngest generation: allocations less deallocations since; of the others: collections of the
+    /// one below.
+    pub counts: [i32; 3],
+    /// Objects in each generation, the youngest first.
+    pub tracked: [u64; 3],
     /// Objects that `gc.freeze()` has set aside: in no generation, never collected.
     pub frozen: u64,
-    /// What it tracks, frozen objects included, by type, the most bytes first.
-    pub types: Vec<Type>,
-    /// Whether every list was followed to its end.
+    /// Whether every list was read to its end; if not, there are more than that.
     pub complete: bool,
-    /// Whether one was left at a page that is in swap.
+    /// Whether one led into a page that is in swap, which is not read.
+    #[serde(default)]
     pub swapped: bool,
+    /// What it tracks, frozen objects included, by type, the most bytes first.
+    #[serde(skip)]
+    pub types: Vec<OfType>,
 }
 
-/// One generation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Generation {
-    /// A collection is due when `count` is above it; 0 for never.
-    pub threshold: i32,
-    /// Of the youngest: allocations less deallocations since; of the others: collections of the one below.
-    pub count: i32,
-    /// Objects in it.
-    pub tracked: u64,
-}
-
-/// The tracked objects of one type.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Type {
-    /// The type's name.
-    pub name: String,
+/// Objects or blocks of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfType {
+    /// The type's name; absent for blocks that no object was found to have.
+    pub name: Option<String>,
     /// Number of objects or blocks.
     pub count: u64,
-    /// Bytes of the objects themselves, the collector's head included: not what they point to (a list's
-    /// array, a dict's table, the string that it holds).
+    /// Their bytes: of objects with the collector's head, without what they point to (a list's array, a dict's table).
     pub bytes: u64,
+}
+
+impl OfType {
+    /// Sorts by bytes, the most first.
+    pub fn sort(all: &mut [Self]) {
+        all.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    }
 }
 
 /// Counts of one type while lists are followed.
@@ -85,65 +102,102 @@ struct Tally {
     bytes: u64,
 }
 
-/// Where the list of frozen objects begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frozen {
-    /// So far into the collector's state.
-    InState(u64),
-    /// Behind the last generation.
-    BehindGenerations,
+/// Addresses and numbers of the interpreters, the newest first.
+pub(super) fn states(
+    reader: &mut Reader<'_>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<Vec<(u64, i64)>, Unsupported> {
+    let mut states = Vec::new();
+    let mut next = reader.word(runtime.wrapping_add(layout.head))?;
+    while next != 0 {
+        if states.len() == MOST_INTERPRETERS {
+            return Err(Unsupported::Build("its list of interpreters has no end".to_owned()));
+        }
+        states.push((next, reader.word(next.wrapping_add(layout.id))?.cast_signed()));
+        next = reader.word(next.wrapping_add(layout.next))?;
+    }
+    if states.is_empty() {
+        return Err(Unsupported::Build("it has no interpreter (yet)".to_owned()));
+    }
+    Ok(states)
+}
+
+/// The address of the interpreter that the process began with.
+pub(super) fn main_interpreter(
+    reader: &mut Reader<'_>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<u64, Unsupported> {
+    states(reader, runtime, layout)?
+        .into_iter()
+        .find(|&(_, id)| id == 0)
+        .map(|(state, _)| state)
+        .ok_or_else(|| Unsupported::Build("it has no main interpreter".to_owned()))
+}
+
+pub(super) fn interpreters(
+    reader: &mut Reader<'_>,
+    runtime: u64,
+    layout: &Layout,
+) -> Result<Vec<Interpreter>, Unsupported> {
+    let mut interpreters = Vec::new();
+    for (state, id) in states(reader, runtime, layout)? {
+        let gc = match layout.gc {
+            Gc::Interpreter(offset) => Some(state.wrapping_add(offset)),
+            Gc::Runtime(offset) => (id == 0).then(|| runtime.wrapping_add(offset)),
+        };
+        let collector = match gc.map(|at| read(reader, at, layout.frozen)) {
+            Some(Err(Unreadable::Late)) => None,
+            collector => collector.transpose()?,
+        };
+        interpreters.push(Interpreter { id, collector });
+    }
+    Ok(interpreters)
 }
 
 /// Reads the collector whose state is at `gc`.
-pub(super) fn read<M: Memory>(
-    reader: &mut Reader<M>,
+pub(super) fn read(
+    reader: &mut Reader<'_>,
     gc: u64,
     frozen: Frozen,
 ) -> Result<Collector, Unreadable> {
-    let mut collector = Collector {
-        enabled: reader.int(gc.wrapping_add(ENABLED))? != 0,
-        generations: [Generation::default(); 3],
-        frozen: 0,
-        types: Vec::new(),
-        complete: false,
-        swapped: false,
-    };
+    let mut collector =
+        Collector { enabled: reader.int(gc.wrapping_add(ENABLED))? != 0, ..Collector::default() };
     let mut tallies = HashMap::new();
     let mut ends = Vec::new();
-    let generations = generations(reader, gc)?;
-    let mut head = generations;
+    let first = generations(reader, gc)?;
+    let head = |generation: usize| first.wrapping_add(generation as u64 * GENERATION_BYTES);
     // The lists later, as long as there is time.
-    for generation in &mut collector.generations {
-        generation.threshold = reader.int(head.wrapping_add(THRESHOLD))?.cast_signed();
-        generation.count = reader.int(head.wrapping_add(COUNT))?.cast_signed();
-        head = head.wrapping_add(GENERATION_BYTES);
+    for generation in 0..3 {
+        let head = head(generation);
+        let word = reader.int(head.wrapping_add(THRESHOLD))?;
+        collector.thresholds[generation] = word.cast_signed();
+        collector.counts[generation] = reader.int(head.wrapping_add(COUNT))?.cast_signed();
     }
-    head = generations;
-    for generation in &mut collector.generations {
-        let (tracked, end) = count(reader, head, &mut tallies)?;
-        generation.tracked = tracked;
+    for generation in 0..3 {
+        let (tracked, end) = count(reader, head(generation), &mut tallies)?;
+        collector.tracked[generation] = tracked;
         ends.push(end);
-        head = head.wrapping_add(GENERATION_BYTES);
     }
-    head = match frozen {
+    let frozen = match frozen {
         Frozen::InState(offset) => gc.wrapping_add(offset),
-        Frozen::BehindGenerations => head,
+        Frozen::BehindGenerations => head(3),
     };
-    let (frozen, end) = count(reader, head, &mut tallies)?;
+    let (frozen, end) = count(reader, frozen, &mut tallies)?;
     collector.frozen = frozen;
     ends.push(end);
     collector.complete = ends.iter().all(|end| *end == End::Reached);
     collector.swapped = ends.contains(&End::Swapped);
-    collector.types = tallies
-        .into_values()
-        .map(|tally| Type { name: tally.name, count: tally.count, bytes: tally.bytes })
-        .collect();
-    collector.types.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
+    let types = tallies.into_values();
+    collector.types =
+        types.map(|it| OfType { name: Some(it.name), count: it.count, bytes: it.bytes }).collect();
+    OfType::sort(&mut collector.types);
     Ok(collector)
 }
 
 /// Where the youngest generation begins: where a list's neighbours on both sides point back at it.
-fn generations<M: Memory>(reader: &mut Reader<M>, gc: u64) -> Result<u64, Unreadable> {
+fn generations(reader: &mut Reader<'_>, gc: u64) -> Result<u64, Unreadable> {
     let places = GENERATIONS.map(|offset| gc.wrapping_add(offset));
     for head in places {
         let forth = unless_torn(step(reader, head))?.is_some();
@@ -172,8 +226,8 @@ enum End {
 }
 
 /// The objects of one list, as far as it can be followed.
-fn count<M: Memory>(
-    reader: &mut Reader<M>,
+fn count(
+    reader: &mut Reader<'_>,
     head: u64,
     tallies: &mut HashMap<u64, Tally>,
 ) -> Result<(u64, End), Unreadable> {
@@ -187,8 +241,8 @@ fn count<M: Memory>(
 }
 
 /// Counts the objects of one list; where it cannot be followed to its end, those until there.
-fn follow<M: Memory>(
-    reader: &mut Reader<M>,
+fn follow(
+    reader: &mut Reader<'_>,
     head: u64,
     tallies: &mut HashMap<u64, Tally>,
 ) -> (u64, Result<(), Unreadable>) {
@@ -212,14 +266,14 @@ fn follow<M: Memory>(
 }
 
 /// The element after `at`, if that one agrees.
-fn step<M: Memory>(reader: &mut Reader<M>, at: u64) -> Result<u64, Unreadable> {
+fn step(reader: &mut Reader<'_>, at: u64) -> Result<u64, Unreadable> {
     let next = reader.word(at)? & !FLAGS;
     let back = reader.word(next.wrapping_add(8))? & !FLAGS;
     if back == at { Ok(next) } else { Err(Unreadable::Unmapped(next)) }
 }
 
-fn tally<M: Memory>(
-    reader: &mut Reader<M>,
+fn tally(
+    reader: &mut Reader<'_>,
     object: u64,
     tallies: &mut HashMap<u64, Tally>,
 ) -> Result<(), Unreadable> {
@@ -257,7 +311,7 @@ fn tally<M: Memory>(
 }
 
 /// The type's name; its address where that cannot be read.
-pub(super) fn name<M: Memory>(reader: &mut Reader<M>, address: u64) -> String {
+pub(super) fn name(reader: &mut Reader<'_>, address: u64) -> String {
     let mut text = Vec::new();
     let start = reader.word(address.wrapping_add(TYPE_NAME)).unwrap_or(0);
     while text.len() < MOST_NAME_BYTES {

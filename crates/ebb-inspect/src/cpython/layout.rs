@@ -5,11 +5,10 @@
 //! what is read through a wrong one is refused by the plausibility checks of the readers. 3.13 and later tell
 //! their own, behind a cookie: `struct _Py_DebugOffsets`, whose fields stand at other places in each version.
 
-use crate::memory::{Memory, Reader};
+use crate::heap::Unsupported;
+use crate::memory::Reader;
 
-use super::collector::Frozen;
 use super::locate::{FREE_THREADED_BUILD, Place};
-use super::unsupported::Unsupported;
 
 /// The first bytes of the table that 3.13 and later publish.
 const COOKIE: [u8; 8] = *b"xdebugpy";
@@ -25,6 +24,15 @@ const GC_OF_3_13: u64 = 80;
 const GC_OF_3_14: u64 = 88;
 /// The part of a version's number that says release, not alpha, beta or candidate.
 const RELEASE_LEVEL: u64 = 0xf0;
+
+/// Where the list of frozen objects begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frozen {
+    /// So far into the collector's state.
+    InState(u64),
+    /// Behind the last generation.
+    BehindGenerations,
+}
 
 /// Where the collector's state lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +67,7 @@ const LARGE: (u64, u64) = (1 << 20, 16 << 10);
 
 impl Layout {
     /// The layout of the CPython at `place`.
-    pub(super) fn of<M: Memory>(
-        reader: &mut Reader<M>,
-        place: &Place,
-    ) -> Result<Self, Unsupported> {
+    pub(super) fn of(reader: &mut Reader<'_>, place: &Place) -> Result<Self, Unsupported> {
         let (head, next, id, gc, sizes) = match place.version {
             (3, 8) => (32, 0, 16, Gc::Runtime(344), SMALL),
             (3, 9) => (32, 0, 24, Gc::Interpreter(616), SMALL),
@@ -74,7 +79,7 @@ impl Layout {
                 return Self::published(reader, place, GC_OF_3_14, Frozen::BehindGenerations);
             }
             (major, minor) => {
-                return Err(Unsupported::Layout(format!(
+                return Err(Unsupported::Build(format!(
                     "CPython {major}.{minor} is not one of 3.8 to 3.14"
                 )));
             }
@@ -83,8 +88,8 @@ impl Layout {
     }
 
     /// What the runtime tells of itself.
-    fn published<M: Memory>(
-        reader: &mut Reader<M>,
+    fn published(
+        reader: &mut Reader<'_>,
         place: &Place,
         gc: u64,
         frozen: Frozen,
@@ -92,7 +97,7 @@ impl Layout {
         let mut cookie = [0; COOKIE.len()];
         reader.bytes(place.runtime, &mut cookie)?;
         if cookie != COOKIE {
-            return Err(Unsupported::Layout("its table of offsets has no cookie".to_owned()));
+            return Err(Unsupported::Build("its table of offsets has no cookie".to_owned()));
         }
         let mut field = |at: u64| reader.word(place.runtime.wrapping_add(at));
         let version = field(VERSION)?;
@@ -100,12 +105,12 @@ impl Layout {
             != (place.version.0.into(), place.version.1.into())
             || version & RELEASE_LEVEL != RELEASE_LEVEL
         {
-            return Err(Unsupported::Layout(format!(
+            return Err(Unsupported::Build(format!(
                 "its table of offsets has version {version:#x}, which does not match the file's name"
             )));
         }
         if field(FREE_THREADED)? != 0 {
-            return Err(Unsupported::Layout(FREE_THREADED_BUILD.to_owned()));
+            return Err(Unsupported::Build(FREE_THREADED_BUILD.to_owned()));
         }
         Ok(Self {
             head: field(HEAD)?,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 
-use super::unsupported::Unsupported;
+use crate::heap::Unsupported;
 use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
@@ -35,7 +35,7 @@ struct Defining<'a> {
 pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Unsupported> {
     let found = defining(target, mappings).ok_or(Unsupported::NoPython)?;
     let version = version(found.file)
-        .map_err(|why| Unsupported::Layout(format!("{}: {why}", found.file.display())))?;
+        .map_err(|why| Unsupported::Build(format!("{}: {why}", found.file.display())))?;
     Ok(Place {
         runtime: found.runtime,
         type_of_types: found.type_of_types,

@@ -5,13 +5,13 @@
 //! the main one is named, because its state is never freed while the interpreter runs.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Reader};
+use crate::heap::Unsupported;
+use crate::memory::Reader;
 use crate::target::Target;
 
-use super::interpreters::main_interpreter;
+use super::collector::main_interpreter;
 use super::layout::Layout;
 use super::locate::{self, Place};
-use super::unsupported::Unsupported;
 
 /// Fields of the runtime's table of offsets, as 3.14 has it.
 const FINALIZING: u64 = 32;
@@ -61,18 +61,14 @@ impl Remote {
         Self::of(&mut reader, &place, &layout)
     }
 
-    fn of<M: Memory>(
-        reader: &mut Reader<M>,
-        place: &Place,
-        layout: &Layout,
-    ) -> Result<Self, Unsupported> {
+    fn of(reader: &mut Reader<'_>, place: &Place, layout: &Layout) -> Result<Self, Unsupported> {
         let (major, minor) = place.version;
         if place.version < (3, 14) {
-            return Err(Unsupported::Layout(format!(
+            return Err(Unsupported::Build(format!(
                 "CPython {major}.{minor} has no remote execution; it needs 3.14"
             )));
         }
-        let unknown = || Unsupported::Layout("its table of offsets is not known".into());
+        let unknown = || Unsupported::Build("its table of offsets is not known".into());
         let interpreter = main_interpreter(reader, place.runtime, layout)?;
         let mut field = |at: u64| reader.word(place.runtime.wrapping_add(at));
         let (support, pending, path) = (field(SUPPORT)?, field(PENDING)?, field(PATH)?);
@@ -94,11 +90,11 @@ impl Remote {
             return Err(unknown());
         }
         if reader.word(place.runtime.wrapping_add(finalizing))? != 0 {
-            return Err(Unsupported::Layout("its interpreter is ending".to_owned()));
+            return Err(Unsupported::Build("its interpreter is ending".to_owned()));
         }
         let thread = reader.word(interpreter.wrapping_add(main))?;
         if thread == 0 {
-            return Err(Unsupported::Layout("it has no main thread (yet)".to_owned()));
+            return Err(Unsupported::Build("it has no main thread (yet)".to_owned()));
         }
         let support = thread.wrapping_add(support);
         Ok(Self {

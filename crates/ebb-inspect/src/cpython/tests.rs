@@ -12,7 +12,7 @@ const LAYOUT: Layout = Layout {
     next: 0,
     id: 8,
     gc: Gc::Interpreter(112),
-    frozen: collector::Frozen::BehindGenerations,
+    frozen: layout::Frozen::BehindGenerations,
     arena_bytes: 1 << 20,
     pool_bytes: 16 << 10,
 };
@@ -53,8 +53,9 @@ fn count_by_type(first: u64) {
     memory.write(BASE + 0x3000, b"tuple\0");
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(collector.complete);
-    assert_eq!(collector.generations[0].tracked, 2);
-    let expected = Type { name: "tuple".to_owned(), count: 2, bytes: 2 * (16 + 24 + 3 * 8) };
+    assert_eq!(collector.tracked[0], 2);
+    let expected =
+        OfType { name: Some("tuple".to_owned()), count: 2, bytes: 2 * (16 + 24 + 3 * 8) };
     assert_eq!(collector.types, [expected]);
 }
 
@@ -75,7 +76,7 @@ fn a_list_that_goes_round_ends() {
     }
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(!collector.complete && !collector.swapped);
-    assert_eq!(collector.generations[0].tracked, 2);
+    assert_eq!(collector.tracked[0], 2);
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_list_that_leads_into_swap_says_so() {
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(!collector.complete && collector.swapped);
     // Two is told by its neighbour's word alone, and not counted.
-    assert_eq!(collector.generations[0].tracked, 1);
+    assert_eq!(collector.tracked[0], 1);
 }
 
 #[test]

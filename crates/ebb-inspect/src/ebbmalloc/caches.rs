@@ -4,7 +4,7 @@
 use ebb_stats::layout::Place;
 
 use super::slab::Class;
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
 /// Caches at most: more threads than a kernel has by default.
@@ -25,8 +25,8 @@ impl Cached {
 }
 
 /// Reads all caches.
-pub(super) fn read<M: Memory>(
-    space: Space<'_, M>,
+pub(super) fn read(
+    space: Space<'_>,
     place: &Place,
     classes: &[Class],
 ) -> Result<Cached, Unreadable> {
@@ -56,8 +56,8 @@ pub(super) fn read<M: Memory>(
 }
 
 /// The entries between the addresses that stand in two words.
-fn entries<M: Memory>(
-    reader: &mut Reader<M>,
+fn entries(
+    reader: &mut Reader<'_>,
     (from, to): (u64, u64),
     size: u64,
     slots: &mut Vec<(u64, u64)>,

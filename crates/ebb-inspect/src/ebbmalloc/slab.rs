@@ -2,11 +2,10 @@
 
 use ebb_stats::layout::Place;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
-use crate::holdings::Ledger;
-use crate::holdings::Unsupported;
-use crate::line::Line;
-use crate::memory::{Memory, Presence, Reader, Unreadable, unless_torn};
+use crate::heap::Unsupported;
+use crate::memory::{Presence, Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
 /// Pages of a slab at most: its masks are words.
@@ -22,11 +21,16 @@ pub(super) struct Class {
     pub(super) granules: u64,
 }
 
+impl Class {
+    /// With as many slots as a slab of `bytes` has room for behind `lead`.
+    pub(super) fn behind(self, lead: u64, bytes: u64) -> Self {
+        let room = bytes.saturating_sub(lead) / self.size;
+        Self { slots: self.slots.min(room), ..self }
+    }
+}
+
 /// The table of size classes.
-pub(super) fn classes<M: Memory>(
-    space: Space<'_, M>,
-    place: &Place,
-) -> Result<Vec<Class>, Unsupported> {
+pub(super) fn classes(space: Space<'_>, place: &Place) -> Result<Vec<Class>, Unsupported> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
     let mut classes = vec![Class::default()];
@@ -55,6 +59,8 @@ pub(super) fn classes<M: Memory>(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slab {
     pub(super) start: u64,
+    /// Bytes before its first slot, less than a page.
+    pub(super) lead: u64,
     pub(super) class: Class,
     /// Masks of pages.
     pub(super) resident: u64,
@@ -63,9 +69,9 @@ pub(super) struct Slab {
 
 impl Slab {
     /// Its bitmap of free slots, which `bits` is or leads to. `None` where it is gone.
-    pub(super) fn bitmap<M: Memory>(
+    pub(super) fn bitmap(
         &self,
-        reader: &mut Reader<M>,
+        reader: &mut Reader<'_>,
         bits: u64,
     ) -> Result<Option<Vec<u64>>, Unreadable> {
         if self.class.slots <= 64 {
@@ -77,7 +83,7 @@ impl Slab {
         Ok(read.map(|()| words.map(|word| u64::from_ne_bytes(*word)).collect()))
     }
 
-    /// Adds its pages, up to `end`, to the ledger; how many slots are live. `cached` are the slots within it that lie in
+    /// Adds its pages, up to `end`, to the breakdown; how many slots are live. `cached` are the slots within it that lie in
     /// caches, by address and size.
     pub(super) fn count(
         &self,
@@ -86,13 +92,13 @@ impl Slab {
         end: u64,
         page_bytes: u64,
         presence: &Presence,
-        ledger: &mut Ledger,
+        breakdown: &mut Breakdown,
     ) -> u64 {
         let Class { size, slots, .. } = self.class;
         let mut in_caches = vec![0; free.len()];
         for &(address, bytes) in cached {
             // A block of a larger class may lie on several slots.
-            let first = (address - self.start) / size;
+            let first = (address - self.start).saturating_sub(self.lead) / size;
             set(&mut in_caches, first, (first + (bytes / size).max(1)).min(slots));
         }
         for page in (0..MOST_PAGES).filter(|page| self.leaving >> page & 1 != 0) {
@@ -113,26 +119,32 @@ impl Slab {
             if of_live > 0 {
                 let of_caches = self.bytes(&in_caches, from, to);
                 let rest = page_bytes - of_live - of_caches;
-                ledger.live.bytes += of_live;
-                ledger.live.resident += resident(of_live);
-                ledger.cached += line(of_caches);
-                ledger.free += line(rest);
+                breakdown.live.bytes += of_live;
+                breakdown.live.resident += resident(of_live);
+                breakdown.cached += line(of_caches);
+                breakdown.free += line(rest);
             } else if is_present && (self.resident | self.leaving) >> (from / page_bytes) & 1 != 0 {
-                ledger.kept += line(page_bytes);
+                breakdown.kept += line(page_bytes);
             } else {
-                ledger.returned += line(page_bytes);
+                breakdown.returned += line(page_bytes);
             }
             at += page_bytes;
         }
         let live = ones(&live, 0, slots);
-        ledger.live.chunks += live;
+        breakdown.live.chunks += live;
         live
     }
 
     /// The slots that touch bytes `from..to` of the slab: the first, and the one after the last.
     fn slots_between(&self, from: u64, to: u64) -> (u64, u64) {
         let Class { size, slots, .. } = self.class;
+        let (from, to) = self.behind_lead(from, to);
         ((from / size).min(slots), to.div_ceil(size).min(slots))
+    }
+
+    /// Bytes `from..to` of the slab, counted from its first slot.
+    fn behind_lead(&self, from: u64, to: u64) -> (u64, u64) {
+        (from.saturating_sub(self.lead), to.saturating_sub(self.lead))
     }
 
     /// How many bytes of the slots in `map` lie in bytes `from..to` of the slab.
@@ -142,6 +154,7 @@ impl Slab {
         if first >= behind {
             return 0;
         }
+        let (from, to) = self.behind_lead(from, to);
         let mut bytes = ones(map, first, behind) * size;
         if is_set(map, first) {
             bytes -= from - first * size;

@@ -16,38 +16,39 @@ proptest! {
         present in any::<u64>(),
         resident in any::<u64>(),
         leaving in prop::option::of(0u64..16),
+        lead in prop::sample::select(vec![0u64, 48]),
     ) {
         let start = 1 << 20;
         let end = start + 16 * PAGE;
-        let slots = 16 * PAGE / size;
-        let class = Class { size, slots, granules: 1 };
+        let class = Class { size, slots: 16 * PAGE / size, granules: 1 }.behind(lead, 16 * PAGE);
+        let slots = class.slots;
         let words: Vec<u64> = words[..slots.div_ceil(64) as usize]
             .iter()
             .map(|word| if dense { word | word.rotate_left(7) | word.rotate_left(19) } else { *word })
             .collect();
         let leaving = leaving.map_or(0, |page| 1u64 << page);
-        let slab = Slab { start, class, resident, leaving };
+        let slab = Slab { start, lead, class, resident, leaving };
         let cached: Vec<(u64, u64)> =
-            picked.iter().map(|slot| (start + slot % slots * size, size)).collect();
+            picked.iter().map(|slot| (start + lead + slot % slots * size, size)).collect();
         let mut memory = FakeMemory::new();
         for page in (0..16).filter(|page| present >> page & 1 != 0) {
             memory.write(start + page * PAGE, &[1]);
         }
         let presence = Presence::read(&memory, start, end).unwrap();
-        let mut ledger = Ledger::default();
-        let live = slab.count(words.clone(), &cached, end, PAGE, &presence, &mut ledger);
-        ledger.close();
+        let mut breakdown = Breakdown::default();
+        let live = slab.count(words.clone(), &cached, end, PAGE, &presence, &mut breakdown);
+        breakdown.close();
 
-        let pages_of = |slot: u64| (slot * size / PAGE)..=((slot * size + size - 1) / PAGE);
+        let pages_of = |slot: u64| ((lead + slot * size) / PAGE)..=((lead + slot * size + size - 1) / PAGE);
         let is_free = |slot: u64| {
             words[(slot / 64) as usize] >> (slot % 64) & 1 != 0
                 || pages_of(slot).any(|page| leaving >> page & 1 != 0)
         };
         let is_cached =
-            |slot: u64| !is_free(slot) && cached.iter().any(|at| at.0 == start + slot * size);
+            |slot: u64| !is_free(slot) && cached.iter().any(|at| at.0 == start + lead + slot * size);
         let is_live = |slot: u64| !is_free(slot) && !is_cached(slot);
         prop_assert_eq!(live, (0..slots).filter(|&slot| is_live(slot)).count() as u64);
-        let on_page = |page: u64| (page * PAGE..(page + 1) * PAGE).map(|byte| byte / size);
+        let on_page = |page: u64| (page * PAGE..(page + 1) * PAGE).filter_map(|byte| Some(byte.checked_sub(lead)? / size));
         let (mut of_live, mut kept, mut of_caches) = (0, 0, 0);
         for page in (0..16).filter(|page| present >> page & 1 != 0) {
             let bytes = |is: &dyn Fn(u64) -> bool| {
@@ -62,11 +63,11 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(ledger.live.resident, of_live);
-        prop_assert_eq!(ledger.kept.resident, kept);
-        prop_assert_eq!(ledger.cached.resident, of_caches);
-        prop_assert_eq!(ledger.system.bytes, 16 * PAGE);
-        prop_assert_eq!(ledger.system.resident, PAGE * u64::from((present as u16).count_ones()));
+        prop_assert_eq!(breakdown.live.resident, of_live);
+        prop_assert_eq!(breakdown.kept.resident, kept);
+        prop_assert_eq!(breakdown.cached.resident, of_caches);
+        prop_assert_eq!(breakdown.system.bytes, 16 * PAGE);
+        prop_assert_eq!(breakdown.system.resident, PAGE * u64::from((present as u16).count_ones()));
     }
 
     /// What stands in the process costs neither a panic nor an endless loop.
@@ -129,14 +130,14 @@ fn a_vast_block_is_counted_by_what_is_touched() {
         place: &place,
         cached: caches::read(space, &place, &classes).unwrap(),
         classes,
-        ledger: Ledger::default(),
+        breakdown: Breakdown::default(),
         sizes: Classes::default(),
         torn: 0,
     };
     sum.region(space, VIEW).unwrap();
     assert_eq!(sum.torn, 0);
-    assert_eq!(sum.ledger.live, Line::one(BYTES - PAGE, 4 * PAGE));
-    assert_eq!(sum.ledger.kept, Line::one(PAGE, PAGE));
+    assert_eq!(sum.breakdown.live, Line::one(BYTES - PAGE, 4 * PAGE));
+    assert_eq!(sum.breakdown.kept, Line::one(PAGE, PAGE));
 }
 
 fn empty_layout() -> Vec<u8> {

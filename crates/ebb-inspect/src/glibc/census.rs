@@ -1,13 +1,14 @@
 //! Counts the chunks of a heap by what they are, and joins free neighbours as malloc_trim will.
 //!
-//! Filled by `walk`, chunk after chunk in the order of addresses; read by the ledger.
+//! Filled by `walk`, chunk after chunk in the order of addresses; read by the breakdown.
 
+use crate::breakdown::{Breakdown, Line};
+use crate::heap::Trim;
 use crate::memory::Presence;
 
 use super::fast::{self, Fast, Known};
 use super::heaps::Heap;
 use super::layout::HEADER_BYTES;
-use super::ledger::{Ledger, Trim};
 use super::sizes::Sizes;
 use super::trim::Trimmer;
 use super::walk::{Chunk, Visitor};
@@ -22,7 +23,13 @@ const MAX_CANDIDATES: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Lines, but for what only the whole heap tells: resident bytes in use.
-    pub ledger: Ledger,
+    pub breakdown: Breakdown,
+    /// Chunks that are mappings of their own, and whether all of them were found.
+    pub mmapped: Line,
+    pub mmapped_complete: bool,
+    /// Bytes that malloc counts as its own and that were not found: heaps without a way to them, and what is missing of
+    /// `mmapped`. How much of that is resident is not known.
+    pub missing: u64,
     /// What a trim would do.
     pub trim: Trim,
     /// Sizes of chunks in use.
@@ -43,47 +50,6 @@ impl Census {
         Self { candidate_bytes, trimmer, ..Self::default() }
     }
 
-    /// Begins `heap`: what lies before its first chunk.
-    pub fn begin(&mut self, presence: &Presence, heap: &Heap) {
-        if heap.first > heap.start {
-            self.ledger.overhead.add(heap.start, heap.first, presence);
-        }
-    }
-
-    /// A chunk in a bin.
-    pub fn free(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.free.add(from, to, presence);
-        self.run.get_or_insert(from);
-    }
-
-    /// A chunk in a fastbin, which a trim merges first.
-    pub fn fast(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.fastbins.add(from, to, presence);
-        self.run.get_or_insert(from);
-    }
-
-    /// A chunk in use. Its residency is what remains of the heap's.
-    pub fn in_use(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.in_use.chunks += 1;
-        self.ledger.in_use.bytes += to - from;
-        self.sizes.count(to - from);
-        self.large(from, to);
-        if self.run.is_some() {
-            self.end_run(presence, from);
-        }
-        // A chunk takes 16 bytes more where what would remain is too small for a chunk.
-        let more = (to - from).wrapping_sub(self.candidate_bytes);
-        if (more == 0 || more == HEADER_BYTES) && self.candidates.len() < MAX_CANDIDATES {
-            self.candidates.push(from);
-        }
-    }
-
-    /// A chunk that is in use or in a fastbin: that was not found out.
-    pub fn unknown(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.end_run(presence, from);
-        self.ledger.unread.add(from, to, presence);
-    }
-
     /// A chunk in use whose block may be one of those that are listed.
     pub fn large(&mut self, from: u64, to: u64) {
         if to - from >= LARGE_BYTES && self.large.len() < MAX_LARGE {
@@ -91,103 +57,115 @@ impl Census {
         }
     }
 
-    /// The top chunk of the main arena or of another.
-    pub fn top(&mut self, presence: &Presence, from: u64, to: u64, is_main: bool) {
-        let merged = self.run.take().unwrap_or(from);
-        if is_main {
-            self.ledger.main_top.add(from, to, presence);
-            self.trim.returns += self.trimmer.main_top(presence, merged, to);
-        } else {
-            self.ledger.secondary_tops.add(from, to, presence);
-            let (free, locked) = self.trimmer.secondary_top(presence, merged, to);
-            self.trim.secondary_tops += free;
-            self.trim.locked += locked;
-        }
-    }
-
-    /// What closes a heap.
-    pub fn overhead(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.end_run(presence, from);
-        self.ledger.overhead.add(from, to, presence);
-    }
-
-    /// Bytes that were not walked.
-    pub fn unread(&mut self, presence: &Presence, from: u64, to: u64) {
-        self.ledger.unread.add(from, to, presence);
-    }
-
-    /// The chain ended here: a run before it counts up to `at`.
-    pub fn cut(&mut self, presence: &Presence, at: u64) {
-        self.end_run(presence, at);
-    }
-
-    /// The heap is done: what is resident and neither free nor overhead is in use.
-    pub fn close(&mut self, presence: &Presence, heap: &Heap) {
-        self.ledger.system.add(heap.start, heap.end, presence);
-        self.ledger.system.chunks = 0;
-        let others = self.ledger.resident_but_in_use();
-        self.ledger.in_use.resident = self.ledger.system.resident.saturating_sub(others);
-    }
-
     /// Adds what was counted in another heap.
     pub fn merge(&mut self, other: Self) {
-        self.ledger.add(&other.ledger);
-        self.trim.add(&other.trim);
+        self.breakdown += &other.breakdown;
+        self.trim.returns += other.trim.returns;
+        self.trim.secondary_tops += other.trim.secondary_tops;
+        self.trim.locked += other.trim.locked;
         self.sizes.add(&other.sizes);
         self.candidates.extend(other.candidates);
         self.large.extend(other.large);
     }
-
-    fn end_run(&mut self, presence: &Presence, to: u64) {
-        if let Some(from) = self.run.take() {
-            let (returns, locked) = self.trimmer.free_chunk(presence, from, to);
-            self.trim.returns += returns;
-            self.trim.locked += locked;
-        }
-    }
 }
 
-/// Counts what a walk meets.
+/// Counts what a walk meets in one heap.
 #[derive(Debug)]
 pub struct Counting<'a> {
     /// Where it is counted.
-    pub census: &'a mut Census,
-    /// The heap's present pages.
+    pub census: Census,
+    /// The heap and its present pages.
+    pub heap: &'a Heap,
     pub presence: &'a Presence,
     /// The arena's chunks in fastbins.
     pub fast: &'a Fast,
-    /// Whether the heap is the main arena's.
-    pub is_main: bool,
+}
+
+impl Counting<'_> {
+    /// Begins the heap: what lies before its first chunk.
+    pub fn begin(&mut self) {
+        if self.heap.first > self.heap.start {
+            let overhead = &mut self.census.breakdown.overhead;
+            overhead.add(self.heap.start, self.heap.first, self.presence);
+        }
+    }
+
+    /// The heap is done: what is resident and neither free nor overhead is in use.
+    pub fn close(mut self) -> Census {
+        let breakdown = &mut self.census.breakdown;
+        breakdown.system.add(self.heap.start, self.heap.end, self.presence);
+        breakdown.system.chunks = 0;
+        let others = breakdown.resident_but_live();
+        breakdown.live.resident = breakdown.system.resident.saturating_sub(others);
+        self.census
+    }
+
+    /// A chunk in use. Its residency is what remains of the heap's.
+    fn in_use(&mut self, from: u64, to: u64) {
+        self.cut(from);
+        let census = &mut self.census;
+        census.breakdown.live.chunks += 1;
+        census.breakdown.live.bytes += to - from;
+        census.sizes.count(to - from);
+        census.large(from, to);
+        // A chunk takes 16 bytes more where what would remain is too small for a chunk.
+        let more = (to - from).wrapping_sub(census.candidate_bytes);
+        if (more == 0 || more == HEADER_BYTES) && census.candidates.len() < MAX_CANDIDATES {
+            census.candidates.push(from);
+        }
+    }
 }
 
 impl Visitor for Counting<'_> {
     fn chunk(&mut self, Chunk { at, next, is_free, .. }: Chunk) {
-        let Self { census, presence, .. } = self;
         let may_be_fast = next - at <= fast::MAX_BYTES;
+        let breakdown = &mut self.census.breakdown;
         if is_free {
-            census.free(presence, at, next);
+            breakdown.free.add(at, next, self.presence);
+            self.census.run.get_or_insert(at);
         } else if may_be_fast && self.fast.has(at) {
-            census.fast(presence, at, next);
+            // A trim merges it first.
+            breakdown.fastbins.add(at, next, self.presence);
+            self.census.run.get_or_insert(at);
         } else if may_be_fast && self.fast.known() == Known::Cut {
-            census.unknown(presence, at, next);
+            // In use or in a fastbin: that was not found out.
+            self.cut(at);
+            self.unread(at, next);
         } else {
-            census.in_use(presence, at, next);
+            self.in_use(at, next);
         }
     }
 
     fn top(&mut self, from: u64, to: u64) {
-        self.census.top(self.presence, from, to, self.is_main);
+        let census = &mut self.census;
+        let merged = census.run.take().unwrap_or(from);
+        if self.heap.is_main {
+            census.breakdown.main_top.add(from, to, self.presence);
+            census.trim.returns += census.trimmer.main_top(self.presence, merged, to);
+        } else {
+            census.breakdown.secondary_tops.add(from, to, self.presence);
+            let (free, locked) = census.trimmer.secondary_top(self.presence, merged, to);
+            census.trim.secondary_tops += free;
+            census.trim.locked += locked;
+        }
     }
 
     fn fence(&mut self, from: u64, to: u64) {
-        self.census.overhead(self.presence, from, to);
+        self.cut(from);
+        self.census.breakdown.overhead.add(from, to, self.presence);
     }
 
+    /// A run of free neighbours ends.
     fn cut(&mut self, at: u64) {
-        self.census.cut(self.presence, at);
+        let census = &mut self.census;
+        if let Some(from) = census.run.take() {
+            let (returns, locked) = census.trimmer.free_chunk(self.presence, from, at);
+            census.trim.returns += returns;
+            census.trim.locked += locked;
+        }
     }
 
     fn unread(&mut self, from: u64, to: u64) {
-        self.census.unread(self.presence, from, to);
+        self.census.breakdown.unread.add(from, to, self.presence);
     }
 }

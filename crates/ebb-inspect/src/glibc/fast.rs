@@ -8,11 +8,11 @@
 //! Lists of a busy or damaged process may lead anywhere, also in circles: what is no chunk of the arena ends a list, as does a chunk that
 //! was seen before.
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Reader, Unreadable};
 
 use super::heaps::Heap;
+use super::heaps::chunk_size;
 use super::layout::{FASTBINS, HEADER_BYTES, Layout, MIN_CHUNK_BYTES};
-use super::lists::chunk_size;
 use crate::exact::low_half;
 
 /// The largest chunk that a fastbin holds.
@@ -137,9 +137,9 @@ impl Fast {
     }
 
     /// Follows the lists of `arena` in the process's memory. Whether that was all: if not, they are long, and nothing is known.
-    pub fn follow<M: Memory>(
+    pub fn follow(
         &mut self,
-        reader: &mut Reader<M>,
+        reader: &mut Reader<'_>,
         layout: &Layout,
         arena: u64,
     ) -> Result<bool, Unreadable> {
@@ -310,8 +310,8 @@ impl Fast {
 }
 
 /// The first chunk of each fastbin of `arena`, with the size of its chunks.
-pub fn heads<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn heads(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
 ) -> Result<Vec<(u64, u64)>, Unreadable> {

@@ -1,17 +1,18 @@
-//! The heaps of an arena: where chunks lie that are to be walked.
+//! The heaps of an arena, where chunks lie that are to be walked, and its bins.
 //!
 //! The main arena's is the area that brk moves; a secondary arena has heaps of 64 MiB of address space,
 //! aligned to that, linked from the newest to the oldest.
 
 use std::collections::BTreeSet;
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Reader, Unreadable, unless_torn};
 
-use super::layout::{HEADER_BYTES, Layout};
+use super::layout::{BINS, HEADER_BYTES, Layout};
 
 /// More heaps than an arena can have: they are 64 MiB each.
 const MAX_HEAPS: usize = 1 << 20;
-
+/// As many chunks of bins are looked at to get back onto the chain.
+const MAX_BINNED: usize = 1 << 16;
 /// No process has memory from here on.
 const END_OF_USER_SPACE: u64 = 1 << 56;
 
@@ -31,8 +32,8 @@ pub struct Heap {
 }
 
 /// The heaps of the secondary arena at `arena`, oldest first. Shorter than it is when the links are torn.
-pub fn secondary<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn secondary(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
     heap_bytes: u64,
@@ -76,8 +77,8 @@ fn first_chunk(behind_arena: u64) -> u64 {
 
 /// The main arena's heaps: what brk gave, from `begin` on within `area`, and what was mapped when brk
 /// failed. `mapping_of` tells the mapping of an address.
-pub fn main<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn main(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
     begin: u64,
@@ -107,4 +108,44 @@ pub fn main<M: Memory>(
         heaps.extend(heap(start, end.min(start.saturating_add(rest)), Some(top)));
     }
     Ok(heaps)
+}
+
+/// Chunks in the bins of `arena`, and its top: they lead a walk back onto the chain where it broke. Lists of a busy or
+/// damaged process may lead anywhere, also in circles: what is no chunk ends the list, and the number is bounded.
+pub fn anchors(
+    reader: &mut Reader<'_>,
+    layout: &Layout,
+    arena: u64,
+) -> Result<Vec<u64>, Unreadable> {
+    let mut addresses = vec![reader.word(arena + layout.arena.top)?];
+    for index in 0..BINS as u64 {
+        let own = arena + layout.arena.bins + index * 16 - HEADER_BYTES;
+        let mut chunk = reader.word(own + HEADER_BYTES)?;
+        while chunk != own && addresses.len() < MAX_BINNED {
+            if chunk % HEADER_BYTES != 0 {
+                break;
+            }
+            // The one behind must name this one as its predecessor.
+            let Some(next) = unless_torn(reader.word(chunk.wrapping_add(HEADER_BYTES)))? else {
+                break;
+            };
+            addresses.push(chunk);
+            if unless_torn(reader.word(next.wrapping_add(HEADER_BYTES + 8)))? != Some(chunk) {
+                break;
+            }
+            chunk = next;
+        }
+    }
+    addresses.retain(|address| address.is_multiple_of(HEADER_BYTES));
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// The size of the chunk at `chunk`.
+pub fn chunk_size(reader: &mut Reader<'_>, chunk: u64) -> Result<u64, Unreadable> {
+    if !chunk.is_multiple_of(HEADER_BYTES) {
+        return Err(Unreadable::Unmapped(chunk));
+    }
+    Ok(reader.word(chunk.wrapping_add(8))? & !7)
 }

@@ -146,18 +146,12 @@ impl Layout {
     /// What the sum of mapped chunks is a multiple of. Where a chunk leaves its header out, each realloc of one that the
     /// kernel moves adds 16 bytes that are nowhere (mremap_chunk of 2.43).
     pub fn mmapped_unit(&self) -> u64 {
-        match self.mmapped_without_header {
-            true => HEADER_BYTES,
-            false => 4096,
-        }
+        if self.mmapped_without_header { HEADER_BYTES } else { 4096 }
     }
 
     /// How much more than there is that sum may be.
     pub fn mmapped_drift_bytes(&self) -> u64 {
-        match self.mmapped_without_header {
-            true => MOST_DRIFT_BYTES,
-            false => 0,
-        }
+        if self.mmapped_without_header { MOST_DRIFT_BYTES } else { 0 }
     }
 
     /// The layout of `version`; `None` for versions before the oldest that is known. A version after the

@@ -5,7 +5,7 @@
 //! with each other and with the heap. Both must be unique.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Page, Reader, Unreadable};
+use crate::memory::{Memory, Page, Reader, Unreadable, unless_torn};
 use crate::target::Mapping;
 
 use super::layout::{BINS, HEADER_BYTES, Layout};
@@ -39,8 +39,8 @@ pub struct Static {
 }
 
 /// Looks through the writable parts of libc's file, `data`. `heap` is the area that brk moves.
-pub fn locate<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn locate(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     data: &[&Mapping],
     heap: Option<(u64, u64)>,
@@ -80,7 +80,7 @@ struct Words {
 }
 
 impl Words {
-    fn read(memory: &impl Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
+    fn read(memory: &dyn Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
         let page_bytes = memory.page_bytes();
         let mut pages = vec![Page::Absent; usize_of((end - start).div_ceil(page_bytes))];
         memory.pages(start, &mut pages)?;
@@ -94,11 +94,7 @@ impl Words {
         for ((index, page), copy) in (0u64..).zip(&pages).zip(copies) {
             let at = start + index * page_bytes;
             let is_there = *page == Page::Present
-                && match memory.copy(&[(at, copy.len())], copy) {
-                    Ok(()) => true,
-                    Err(error) if error.is_final() => return Err(error),
-                    Err(_) => false,
-                };
+                && unless_torn(memory.copy(&[(at, copy.len())], copy))?.is_some();
             words.present.push(is_there);
         }
         Ok(words)
@@ -121,8 +117,8 @@ impl Words {
 }
 
 /// All arenas, if the main one is at `address`.
-fn main_arena<M: Memory>(
-    reader: &mut Reader<M>,
+fn main_arena(
+    reader: &mut Reader<'_>,
     words: &Words,
     layout: &Layout,
     address: u64,
@@ -164,11 +160,11 @@ fn main_arena<M: Memory>(
             return Ok(None);
         }
         ring.push(next);
-        next = match reader.word(next.wrapping_add(fields.next)) {
-            Ok(next) => next,
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => return Ok(None),
+        let following = unless_torn(reader.word(next.wrapping_add(fields.next)))?;
+        let Some(following) = following else {
+            return Ok(None);
         };
+        next = following;
     }
     Ok(Some(ring))
 }

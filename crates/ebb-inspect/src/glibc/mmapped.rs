@@ -17,7 +17,7 @@ use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 use crate::target::{Backing, Mapping};
 
 use super::layout::{HEADER_BYTES, Layout};
-use crate::line::Line;
+use crate::breakdown::Line;
 
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;
@@ -36,7 +36,7 @@ const MOST_PIECE_PAGES: u64 = 64;
 /// Finds the chunks that are mappings in `mappings`, up to `wanted` (chunks and bytes). Ranges in `heaps`
 /// are left out. `each` gets every chunk's first address and its end.
 pub fn find(
-    memory: &impl Memory,
+    memory: &dyn Memory,
     layout: &Layout,
     mappings: &[Mapping],
     heaps: &[(u64, u64)],
@@ -129,8 +129,8 @@ struct Chunk {
 }
 
 /// A search under way, and what may still be spent on it.
-struct Search<'a, M, F> {
-    memory: &'a M,
+struct Search<'a, F> {
+    memory: &'a dyn Memory,
     layout: &'a Layout,
     wanted: (u64, u64),
     each: F,
@@ -141,7 +141,7 @@ struct Search<'a, M, F> {
     taken: BTreeMap<u64, u64>,
 }
 
-impl<M: Memory, F: FnMut(u64, u64)> Search<'_, M, F> {
+impl<F: FnMut(u64, u64)> Search<'_, F> {
     fn is_over(&self) -> bool {
         self.tries == 0 || self.pages == 0 || is_all(self.layout, &self.found, self.wanted)
     }
@@ -282,16 +282,10 @@ fn chunk_on(layout: &Layout, page: &[u8], at: u64, (floor, end): (u64, u64)) -> 
         if !is_placed || lead > header - floor || size & FLAGS != IS_MMAPPED {
             continue;
         }
-        let behind = match layout.mmapped_without_header {
-            true => HEADER_BYTES,
-            false => 0,
-        };
+        let behind = if layout.mmapped_without_header { HEADER_BYTES } else { 0 };
         let len = lead.checked_add(size & !FLAGS)?.checked_add(behind)?;
         let start = header - lead;
-        let unit = match is_huge {
-            true => LEAST_HUGE_PAGE_BYTES,
-            false => page_bytes,
-        };
+        let unit = if is_huge { LEAST_HUGE_PAGE_BYTES } else { page_bytes };
         if len > lead && len.is_multiple_of(unit) && len <= end - start {
             return Some(Chunk { start, header, end: start + len });
         }

@@ -1,7 +1,9 @@
 //! How many chunks of which size are in use.
 
+use std::collections::BTreeMap;
+
 use crate::exact::{low_half, usize_of};
-use serde::Serialize;
+use crate::heap::Class;
 
 /// Sizes up to this are counted in steps of 16 bytes.
 const FINE_BYTES: u64 = 1024;
@@ -10,17 +12,6 @@ const FINE: usize = usize_of(FINE_BYTES / STEP) + 1;
 /// Above it, in four steps for each doubling.
 const STEPS_A_DOUBLING: u64 = 4;
 const COARSE: usize = (64 - FINE_BYTES.trailing_zeros() as usize) * usize_of(STEPS_A_DOUBLING);
-
-/// Chunks in use of one range of sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct SizeCount {
-    /// The largest size in it, headers included.
-    pub up_to: u64,
-    /// Chunks.
-    pub chunks: u64,
-    /// Sum of their sizes in bytes.
-    pub bytes: u64,
-}
 
 /// Counts of chunks and their bytes by size.
 #[derive(Clone, Debug)]
@@ -55,13 +46,11 @@ impl Sizes {
         }
     }
 
-    /// The ranges that have a chunk, the smallest first.
-    pub fn counts(&self) -> Vec<SizeCount> {
+    /// The ranges that have a chunk, by the largest size in each, headers included.
+    pub fn counts(&self) -> BTreeMap<u64, Class> {
         let ranges = self.0.iter().enumerate();
-        ranges
-            .filter(|(_, (chunks, _))| *chunks > 0)
-            .map(|(index, &(chunks, bytes))| SizeCount { up_to: largest(index), chunks, bytes })
-            .collect()
+        let used = ranges.filter(|(_, (chunks, _))| *chunks > 0);
+        used.map(|(index, &(count, bytes))| (largest(index), Class { count, bytes })).collect()
     }
 }
 
@@ -111,9 +100,9 @@ mod tests {
         let mut more = Sizes::default();
         more.count(100_000);
         sizes.add(&more);
-        let counts = sizes.counts();
+        let counts: Vec<_> = sizes.counts().into_iter().collect();
         assert_eq!(counts.len(), 2);
-        assert_eq!((counts[0].up_to, counts[0].chunks, counts[0].bytes), (32, 2, 64));
-        assert_eq!((counts[1].chunks, counts[1].bytes), (1, 100_000));
+        assert_eq!(counts[0], (32, Class { count: 2, bytes: 64 }));
+        assert_eq!(counts[1].1, Class { count: 1, bytes: 100_000 });
     }
 }

@@ -4,10 +4,10 @@
 //! there from outside of the thread, so every chunk of that size is tried: the heads of its lists must lead to
 //! chunks of exactly the lists' sizes, link by link. Ordinary data does not pass.
 
-use crate::memory::{Memory, Reader, Unreadable};
+use crate::memory::{Reader, Unreadable, unless_torn};
 
+use super::heaps::chunk_size;
 use super::layout::{HEADER_BYTES, Layout, MIN_CHUNK_BYTES, TCACHE_SMALL_BINS};
-use super::lists::chunk_size;
 
 /// A list is no longer than its 16-bit count.
 const MAX_LIST: usize = 1 << 16;
@@ -24,8 +24,8 @@ pub struct Cached {
 }
 
 /// The chunks in the caches among `candidates`.
-pub fn cached<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn cached(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     candidates: &[u64],
 ) -> Result<Cached, Unreadable> {
@@ -43,34 +43,28 @@ pub fn cached<M: Memory>(
 }
 
 /// The cached chunks, if the chunk at `chunk` holds a cache.
-fn cache<M: Memory>(
-    reader: &mut Reader<M>,
+fn cache(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     chunk: u64,
 ) -> Result<Option<Vec<(u64, u64)>>, Unreadable> {
     let mut chunks = Vec::new();
     let heads = chunk + HEADER_BYTES + layout.tcache.entries;
     for index in 0..layout.tcache.bins {
-        let mut block = match reader.word(heads + index as u64 * 8) {
-            Ok(block) => block,
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => return Ok(None),
+        let Some(mut block) = unless_torn(reader.word(heads + index as u64 * 8))? else {
+            return Ok(None);
         };
         let mut length = 0;
         while block != 0 {
             length += 1;
             let cached = block.wrapping_sub(HEADER_BYTES);
-            let size = match chunk_size(reader, cached) {
-                Ok(size) if fits(index, size) && length <= MAX_LIST => size,
-                Err(error) if error.is_final() => return Err(error),
-                _ => return Ok(None),
+            let size = unless_torn(chunk_size(reader, cached))?;
+            let size = size.filter(|&size| fits(index, size) && length <= MAX_LIST);
+            let (Some(size), Some(stored)) = (size, unless_torn(reader.word(block))?) else {
+                return Ok(None);
             };
             chunks.push((cached, size));
-            block = match reader.word(block) {
-                Ok(stored) => layout.link(block, stored),
-                Err(error) if error.is_final() => return Err(error),
-                Err(_) => return Ok(None),
-            };
+            block = layout.link(block, stored);
         }
     }
     Ok(Some(chunks))

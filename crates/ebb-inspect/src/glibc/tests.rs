@@ -1,9 +1,10 @@
 //! Heaps that a test makes up: a sound one is read exactly, and whatever is written over one costs
-//! neither a panic, nor an endless loop, nor a ledger that does not add up.
+//! neither a panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::heap::{Class, Trim};
 use crate::memory::fake::{FakeMemory, harmful, mapping};
 
 const DATA: u64 = 0x7f00_0000_0000;
@@ -137,26 +138,30 @@ impl Fake {
     }
 }
 
+fn glibc_of(heap: &Heap) -> Glibc {
+    heap.glibc.clone().unwrap()
+}
+
 #[test]
 fn a_sound_heap_is_read_exactly() {
     let heap = Fake::new().read().unwrap();
-    let ledger = heap.ledger;
-    assert!(ledger.adds_up(), "{ledger:?}");
-    assert_eq!(heap.arenas, 2);
-    assert_eq!(ledger.system.bytes, MAIN_BYTES + SECOND_BYTES);
-    assert_eq!((ledger.tcache.chunks, ledger.tcache.bytes), (1, 0x40));
-    assert_eq!((ledger.fastbins.chunks, ledger.fastbins.bytes), (1, 0x40));
-    assert_eq!((ledger.free.chunks, ledger.free.bytes), (2, 0x9000));
+    let breakdown = heap.breakdown;
+    assert!(breakdown.adds_up(), "{breakdown:?}");
+    assert_eq!(heap.arenas, Some(2));
+    assert_eq!(breakdown.system.bytes, MAIN_BYTES + SECOND_BYTES);
+    assert_eq!((breakdown.cached.chunks, breakdown.cached.bytes), (1, 0x40));
+    assert_eq!((breakdown.fastbins.chunks, breakdown.fastbins.bytes), (1, 0x40));
+    assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (2, 0x9000));
     // The cache's own chunk, one of 0x1000, and two of the second arena.
-    assert_eq!(ledger.in_use.chunks, 4);
-    assert_eq!(ledger.in_use.bytes, 0x290 + 0x1000 + 0x500 + 0x20);
-    assert_eq!(ledger.unread, Line::default());
-    assert_eq!(heap.quality.breaks, 0);
-    let thresholds = heap.thresholds.unwrap();
+    assert_eq!(breakdown.live.chunks, 4);
+    assert_eq!(breakdown.live.bytes, 0x290 + 0x1000 + 0x500 + 0x20);
+    assert_eq!(breakdown.unread, Line::default());
+    assert_eq!(glibc_of(&heap).quality.breaks, 0);
+    let thresholds = glibc_of(&heap).thresholds.unwrap();
     assert!(thresholds.dynamic);
     assert_eq!(thresholds.trim_threshold, 128 << 10);
     // Nothing within the free chunks was ever touched but their ends.
-    assert_eq!(heap.trim.returns, 0);
+    assert_eq!(glibc_of(&heap).trim.returns, 0);
 }
 
 #[test]
@@ -168,8 +173,8 @@ fn pages_within_free_chunks_are_what_a_trim_returns() {
         fake.memory.write(page + 0x800, &[1]);
     }
     let heap = fake.read().unwrap();
-    assert!(heap.ledger.adds_up());
-    assert_eq!(heap.trim.returns, 0x2000);
+    assert!(heap.breakdown.adds_up());
+    assert_eq!(glibc_of(&heap).trim.returns, 0x2000);
 }
 
 #[test]
@@ -178,10 +183,10 @@ fn the_chain_goes_on_behind_a_break() {
     // The first chunk's size is torn; the free chunk's bin leads back.
     fake.memory.write_word(MAIN + 8, 0x7777_7777);
     let heap = fake.read().unwrap();
-    assert!(heap.ledger.adds_up());
-    assert_eq!(heap.quality.breaks, 1);
-    assert_eq!(heap.ledger.unread.bytes, 0x40 + 0x290);
-    assert_eq!(heap.ledger.free.bytes, 0x9000);
+    assert!(heap.breakdown.adds_up());
+    assert_eq!(glibc_of(&heap).quality.breaks, 1);
+    assert_eq!(heap.breakdown.unread.bytes, 0x40 + 0x290);
+    assert_eq!(heap.breakdown.free.bytes, 0x9000);
 }
 
 #[test]
@@ -191,9 +196,9 @@ fn a_swapped_page_is_not_read_and_ends_the_walk_there() {
     fake.memory.swap_out(SECOND + 0x1000);
     // The page of the second chunk's header; its bin is on another one.
     let heap = fake.read().unwrap();
-    assert!(heap.ledger.adds_up());
-    assert_eq!(heap.quality.swapped_bytes, 0x1000);
-    assert_eq!(heap.ledger.system.bytes, before.ledger.system.bytes);
+    assert!(heap.breakdown.adds_up());
+    assert_eq!(glibc_of(&heap).quality.swapped_bytes, 0x1000);
+    assert_eq!(heap.breakdown.system.bytes, before.breakdown.system.bytes);
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn a_figure_beyond_the_address_space_is_none() {
     let sound = fake.read().unwrap();
     for system in [u64::MAX, 1 << 47] {
         fake.memory.write_word(second + fake.layout.arena.system_mem, system);
-        assert_eq!(fake.read().unwrap().ledger, sound.ledger);
+        assert_eq!(fake.read().unwrap().breakdown, sound.breakdown);
     }
 }
 
@@ -211,7 +216,46 @@ fn a_figure_beyond_the_address_space_is_none() {
 fn data_without_an_arena_is_refused() {
     let mut fake = Fake::new();
     fake.memory.write_word(ARENA + fake.layout.arena.next, 0);
-    assert_eq!(fake.read(), Err(Unsupported::Layout(VERSION)));
+    assert_eq!(fake.read(), Err(unknown(VERSION)));
+}
+
+#[test]
+fn the_parts_of_a_heap_add_up_whatever_the_prediction_says() {
+    let line = |resident| Line { chunks: 1, bytes: resident + 10, resident };
+    for (returns, fastbins_complete) in [(0, true), (300, true), (5000, true), (300, false)] {
+        let small = Class { count: 3, bytes: 190 };
+        let counted = Heap { arenas: Some(2), classes: [(64, small)].into(), ..Heap::default() };
+        let breakdown = Breakdown {
+            system: line(1500),
+            live: line(500),
+            cached: line(50),
+            fastbins: line(50),
+            free: line(400),
+            main_top: line(200),
+            secondary_tops: line(300),
+            ..Breakdown::default()
+        };
+        let found = Glibc {
+            mmapped: line(1000),
+            trim: Trim { returns, secondary_tops: 290, locked: 30 },
+            quality: Quality { fastbins_complete, ..Quality::default() },
+            ..Glibc::default()
+        };
+        let heap = divided(counted, breakdown, found);
+        let parts = heap.live
+            + heap.trimmable
+            + heap.tops
+            + heap.pinned
+            + heap.locked
+            + heap.cached
+            + heap.metadata
+            + heap.unread;
+        assert_eq!(parts, heap.resident);
+        let unsure = if fastbins_complete { 0 } else { 190 };
+        assert_eq!((heap.live, heap.tops), (1500 - unsure, 290));
+        assert_eq!(heap.unread, unsure, "small blocks that may be in a fastbin");
+        assert_eq!(heap.free_not_resident, 40);
+    }
 }
 
 /// Sizes, and addresses in the heap and around it.
@@ -245,8 +289,8 @@ proptest! {
         let mut fake = Fake::new();
         fake.memory.ruin(&words, lost.iter().map(|offset| MAIN + offset));
         if let Ok(heap) = fake.read() {
-            prop_assert!(heap.ledger.adds_up(), "{:?}", heap.ledger);
-            prop_assert!(heap.trim.returns <= heap.ledger.system.resident);
+            prop_assert!(heap.breakdown.adds_up(), "{:?}", heap.breakdown);
+            prop_assert!(glibc_of(&heap).trim.returns <= heap.breakdown.system.resident);
         }
     }
 

@@ -7,7 +7,7 @@
 //! looks again, and gives up with what it has; the rest of the heap is `unread`.
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Presence, Unreadable};
+use crate::memory::{Memory, Presence, Unreadable, unless_torn};
 
 use super::fast;
 use super::heaps::Heap;
@@ -64,7 +64,7 @@ pub enum Stop {
 
 /// Walks `heap` from the chunk at `from` with `visitor`.
 pub fn walk(
-    memory: &impl Memory,
+    memory: &dyn Memory,
     heap: &Heap,
     presence: &Presence,
     visitor: &mut impl Visitor,
@@ -121,7 +121,7 @@ enum Step {
     Broken,
 }
 
-fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step, Unreadable> {
+fn step(window: &mut Window<'_>, heap: &Heap, at: u64) -> Result<Step, Unreadable> {
     // What links lead to need not be a place for a chunk.
     if !at.is_multiple_of(HEADER_BYTES) {
         return Ok(Step::Broken);
@@ -168,12 +168,7 @@ fn step<M: Memory>(window: &mut Window<M>, heap: &Heap, at: u64) -> Result<Step,
 
 /// Headers of less than a chunk close a heap: one of 16 bytes and, for the last 16, one of none. Where the
 /// main arena went on elsewhere (brk failed, or somebody else moved it) two of 16 close the piece.
-fn fence<M: Memory>(
-    window: &mut Window<M>,
-    heap: &Heap,
-    at: u64,
-    size: u64,
-) -> Result<Step, Unreadable> {
+fn fence(window: &mut Window<'_>, heap: &Heap, at: u64, size: u64) -> Result<Step, Unreadable> {
     if !heap.is_main {
         let is_end = at.saturating_add(size).saturating_add(HEADER_BYTES) >= heap.end;
         let closes = is_end && heap.top.is_none();
@@ -193,8 +188,8 @@ fn fence<M: Memory>(
 }
 
 /// A copy of the present pages of a range, moved along.
-struct Window<'a, M> {
-    memory: &'a M,
+struct Window<'a> {
+    memory: &'a dyn Memory,
     presence: &'a Presence,
     page_bytes: u64,
     start: u64,
@@ -203,8 +198,8 @@ struct Window<'a, M> {
     bytes: Vec<u8>,
 }
 
-impl<'a, M: Memory> Window<'a, M> {
-    fn new(memory: &'a M, presence: &'a Presence) -> Self {
+impl<'a> Window<'a> {
+    fn new(memory: &'a dyn Memory, presence: &'a Presence) -> Self {
         let page_bytes = memory.page_bytes();
         Self {
             memory,
@@ -245,11 +240,9 @@ impl<'a, M: Memory> Window<'a, M> {
         let now = Presence::read(self.memory, start, end)?;
         let runs = now.runs(start, end);
         let len: usize = runs.iter().map(|(_, len)| len).sum();
-        match self.memory.copy(&runs, &mut self.bytes[..len]) {
-            Ok(()) => {}
-            Err(error) if error.is_final() => return Err(error),
+        if unless_torn(self.memory.copy(&runs, &mut self.bytes[..len]))?.is_none() {
             // The heap shrank meanwhile.
-            Err(_) => return Ok(()),
+            return Ok(());
         }
         let mut place = 0;
         for (run, len) in runs {

@@ -1,7 +1,7 @@
 //! The freed blocks that threads keep: jemalloc counts them as allocated, and so do its slabs.
 
 use crate::exact::low_quarter;
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 
 use super::layout::{Cache, Layout, SMALL_CLASSES};
 
@@ -27,8 +27,8 @@ pub struct Cached {
 }
 
 /// The blocks in the caches of `arenas`.
-pub fn cached<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn cached(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arenas: impl Iterator<Item = u64>,
 ) -> Result<Cached, Unreadable> {
@@ -56,14 +56,14 @@ pub fn cached<M: Memory>(
 }
 
 /// Reads the cache that the descriptor at `descriptor` is for; answers the next descriptor.
-fn cache<M: Memory>(
-    reader: &mut Reader<M>,
+fn cache(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     descriptor: u64,
     all: &mut Cached,
 ) -> Result<u64, Unreadable> {
     let word =
-        |reader: &mut Reader<M>, index: u64| reader.word(descriptor.saturating_add(index * 8));
+        |reader: &mut Reader<'_>, index: u64| reader.word(descriptor.saturating_add(index * 8));
     let next = word(reader, 0)?;
     all.caches += 1;
     match layout.cache {
@@ -94,10 +94,7 @@ fn cache<M: Memory>(
 }
 
 /// First entry and number of entries of a stack that grows down to its head; `None` if it is torn.
-fn bounded<M: Memory>(
-    reader: &mut Reader<M>,
-    stack: u64,
-) -> Result<Option<(u64, u64)>, Unreadable> {
+fn bounded(reader: &mut Reader<'_>, stack: u64) -> Result<Option<(u64, u64)>, Unreadable> {
     let head = reader.word(stack)?;
     let bounds = reader.word(stack.saturating_add(16))?;
     let (full, empty) = (low_quarter(bounds >> 16), low_quarter(bounds >> 32));
@@ -111,10 +108,7 @@ fn bounded<M: Memory>(
 }
 
 /// The same of a stack that counts its entries, which lie below an address.
-fn counted<M: Memory>(
-    reader: &mut Reader<M>,
-    stack: u64,
-) -> Result<Option<(u64, u64)>, Unreadable> {
+fn counted(reader: &mut Reader<'_>, stack: u64) -> Result<Option<(u64, u64)>, Unreadable> {
     let count = u64::from(reader.int(stack.saturating_add(4))?);
     let above = reader.word(stack.saturating_add(16))?;
     if above == 0 || count == 0 {
@@ -124,8 +118,8 @@ fn counted<M: Memory>(
     Ok(from.filter(|from| from.is_multiple_of(8) && count <= MAX_STACK).map(|from| (from, count)))
 }
 
-fn take<M: Memory>(
-    reader: &mut Reader<M>,
+fn take(
+    reader: &mut Reader<'_>,
     from: u64,
     count: u64,
     all: &mut Cached,

@@ -1,8 +1,8 @@
 //! The extents that jemalloc's page map tells of, in the order of addresses, each counted in its line.
 
-use crate::holdings::{Classes, Ledger};
-use crate::line::Line;
-use crate::memory::{Memory, Page, Presence, Reader, Unreadable, scan, unless_torn};
+use crate::breakdown::{Breakdown, Line};
+use crate::heap::Classes;
+use crate::memory::{Page, Presence, Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 use super::layout::{
@@ -40,8 +40,8 @@ pub struct Extent {
 
 impl Extent {
     /// The extent that the page map's `entry` leads to; `None` for what cannot be one.
-    pub fn read<M: Memory>(
-        reader: &mut Reader<M>,
+    pub fn read(
+        reader: &mut Reader<'_>,
         layout: &Layout,
         entry: u64,
     ) -> Result<Option<Self>, Unreadable> {
@@ -112,7 +112,7 @@ fn slab(class: u64, size: u64, free: u64, mut bitmap: [u64; BITMAP_WORDS]) -> Op
 /// What the extents come to.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    pub ledger: Ledger,
+    pub breakdown: Breakdown,
     pub classes: Classes,
     /// Bytes of extents in use, for the comparison with what the arenas count.
     pub active_bytes: u64,
@@ -121,8 +121,8 @@ pub struct Sum {
 }
 
 /// Goes through the page map at `root`; `cached` are the blocks in threads' caches, sorted.
-pub fn walk<M: Memory>(
-    space: Space<'_, M>,
+pub fn walk(
+    space: Space<'_>,
     layout: &Layout,
     root: u64,
     cached: &[u64],
@@ -139,7 +139,7 @@ pub fn walk<M: Memory>(
     };
     let mut leaves = Vec::new();
     let end = root.saturating_add(ROOT_ENTRIES * 8);
-    scan::words(space.memory, (root, end), |at, leaf| {
+    words(space.memory, (root, end), |at, leaf| {
         leaves.push(((at - root) / 8 * LEAF_SPAN, leaf));
     })?;
     for (start, leaf) in leaves {
@@ -152,10 +152,10 @@ pub fn walk<M: Memory>(
     Ok(sum)
 }
 
-struct Walk<'a, M> {
-    space: Space<'a, M>,
+struct Walk<'a> {
+    space: Space<'a>,
     layout: &'a Layout,
-    reader: Reader<&'a M>,
+    reader: Reader<'a>,
     cached: &'a [u64],
     /// The end of the last extent: what is below has been counted.
     next: u64,
@@ -166,7 +166,7 @@ struct Walk<'a, M> {
     undecided: Vec<Extent>,
 }
 
-impl<M: Memory> Walk<'_, M> {
+impl Walk<'_> {
     /// Goes through the leaf for the addresses from `start` on.
     fn leaf(&mut self, start: u64, leaf: u64, sum: &mut Sum) -> Result<(), Unreadable> {
         let end = start + LEAF_SPAN;
@@ -176,13 +176,9 @@ impl<M: Memory> Walk<'_, M> {
         let window = self.space.presence(first, last)?;
         let mut pages = [Page::Absent; (LEAF_ENTRIES * 8 / PAGE_BYTES) as usize + 1];
         let begin = leaf & !(PAGE_BYTES - 1);
-        match self.space.memory.pages(begin, &mut pages) {
-            Ok(()) => {}
-            Err(error) if error.is_final() => return Err(error),
-            Err(_) => {
-                sum.torn += 1;
-                return Ok(());
-            }
+        if unless_torn(self.space.memory.pages(begin, &mut pages))?.is_none() {
+            sum.torn += 1;
+            return Ok(());
         }
         let mut number = (first - start) / PAGE_BYTES;
         while number < (last - start).div_ceil(PAGE_BYTES) {
@@ -236,14 +232,14 @@ impl<M: Memory> Walk<'_, M> {
     fn count(&mut self, extent: &Extent, presence: &Presence, sum: &mut Sum) {
         let (start, end) = (extent.start, extent.end);
         let whole = Line::one(end - start, presence.bytes(start, end));
-        let ledger = &mut sum.ledger;
+        let breakdown = &mut sum.breakdown;
         match extent.state {
-            State::Dirty => ledger.kept += whole,
-            State::Muzzy => ledger.lazy += whole,
-            State::Retained => ledger.returned += whole,
+            State::Dirty => breakdown.kept += whole,
+            State::Muzzy => breakdown.lazy += whole,
+            State::Retained => breakdown.returned += whole,
             State::Moving => {
                 sum.torn += 1;
-                ledger.returned += whole;
+                breakdown.returned += whole;
             }
             State::Large { block, class_bytes } => {
                 sum.active_bytes += whole.bytes;
@@ -272,12 +268,13 @@ impl<M: Memory> Walk<'_, M> {
         let whole = Line::one(end - start, presence.bytes(start, end));
         let line = Line::one(end_of_block - block, presence.bytes(block, end_of_block));
         if self.cached.binary_search(&block).is_ok() {
-            sum.ledger.cached += line;
+            sum.breakdown.cached += line;
         } else {
-            sum.ledger.live += line;
+            sum.breakdown.live += line;
             sum.classes.block(class_bytes, line.bytes);
         }
-        sum.ledger.overhead += Line::one(whole.bytes - line.bytes, whole.resident - line.resident);
+        sum.breakdown.overhead +=
+            Line::one(whole.bytes - line.bytes, whole.resident - line.resident);
     }
 
     fn count_slab(
@@ -325,13 +322,13 @@ impl<M: Memory> Walk<'_, M> {
         let whole = Line::one(end - start, presence.bytes(start, end));
         let live = regions - lines.0.chunks - lines.1.chunks;
         sum.classes.count(region_bytes, live);
-        sum.ledger.live += Line {
+        sum.breakdown.live += Line {
             chunks: live,
             bytes: whole.bytes - lines.0.bytes - lines.1.bytes - tail.bytes,
             resident: whole.resident - lines.0.resident - lines.1.resident - tail.resident,
         };
-        sum.ledger.cached += lines.0;
-        sum.ledger.free += lines.1;
-        sum.ledger.overhead += tail;
+        sum.breakdown.cached += lines.0;
+        sum.breakdown.free += lines.1;
+        sum.breakdown.overhead += tail;
     }
 }

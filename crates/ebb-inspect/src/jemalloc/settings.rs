@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::image::Image;
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 use crate::space::Space;
 use crate::target::Target;
 
 use super::layout::Layout;
-use super::version::{recognise, version};
+use super::locate::{recognise, version};
 
 /// A jemalloc and the settings in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -59,11 +59,11 @@ pub fn of_process(target: &Target) -> Result<Vec<Settings>, Unreadable> {
 }
 
 /// The settings of the jemalloc in the mapped file `file`; `None` where it has none, or one that cannot be told.
-pub fn of_file<M: Memory>(
+pub fn of_file(
     target: &Target,
     file: &Path,
     image: &Image,
-    space: Space<'_, M>,
+    space: Space<'_>,
 ) -> Result<Option<Settings>, Unreadable> {
     let thread = has_background_thread(target);
     if let Some(asked) = of_variables(image, &mut space.reader())? {
@@ -96,8 +96,8 @@ pub fn of_file<M: Memory>(
 }
 
 /// How long `arena` keeps pages: the decay times of dirty and of muzzy ones.
-pub fn of_arena<M: Memory>(
-    reader: &mut Reader<M>,
+pub fn of_arena(
+    reader: &mut Reader<'_>,
     layout: &Layout,
     arena: u64,
 ) -> Result<(Option<i64>, Option<i64>), Unreadable> {
@@ -110,9 +110,9 @@ pub fn of_arena<M: Memory>(
 }
 
 /// What the variables of `image` say, where they have names; the file is left out.
-pub fn of_variables<M: Memory>(
+pub fn of_variables(
     image: &Image,
-    reader: &mut Reader<M>,
+    reader: &mut Reader<'_>,
 ) -> Result<Option<Settings>, Unreadable> {
     let variables = image.variables(|name| name.contains("opt_"));
     let variables: BTreeMap<String, u64> = variables.into_iter().collect();

@@ -1,10 +1,10 @@
 //! A jemalloc that a test makes up: a sound one is read exactly, and whatever is written over it costs neither
-//! a panic, nor an endless loop, nor a ledger that does not add up.
+//! a panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
 use super::layout::{LAYOUTS, PAGE_BYTES};
-use super::version::version_around;
+use super::locate::version_around;
 use super::*;
 use crate::memory::fake::{FakeMemory, harmful, mapping};
 use crate::target::{Backing, Mapping};
@@ -124,7 +124,7 @@ impl Fake {
         memory.write(CACHE + 0x100 + 5 * 24, &[0; 73 * 24]);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         let (major, minor, patch) = self.layout.version;
         let version = format!("{major}.{minor}.{patch}-0-g0123456");
@@ -135,17 +135,17 @@ impl Fake {
 #[test]
 fn a_sound_one_is_read_exactly_in_every_layout() {
     for layout in &LAYOUTS {
-        let holdings = Fake::new(layout).read().unwrap();
-        let ledger = holdings.ledger;
-        assert!(ledger.adds_up(), "{ledger:?}");
-        assert_eq!((ledger.live.chunks, ledger.live.bytes), (53, 52 * 64 + (20 << 10)));
-        assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (2, 128));
-        assert_eq!((ledger.free.chunks, ledger.free.bytes), (10, 640));
-        assert_eq!((ledger.kept.bytes, ledger.kept.resident), (8 << 12, 8 << 12));
-        assert_eq!((ledger.lazy.bytes, ledger.returned.resident), (2 << 12, 0));
-        assert_eq!(holdings.settings["dirty_decay_ms"], "10000");
-        assert_eq!(holdings.settings["muzzy_decay_ms"], "-1");
-        assert_eq!((holdings.torn, holdings.arenas), (0, Some(1)));
+        let heap = Fake::new(layout).read().unwrap();
+        let breakdown = heap.breakdown;
+        assert!(breakdown.adds_up(), "{breakdown:?}");
+        assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (53, 52 * 64 + (20 << 10)));
+        assert_eq!((breakdown.cached.chunks, breakdown.cached.bytes), (2, 128));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (10, 640));
+        assert_eq!((breakdown.kept.bytes, breakdown.kept.resident), (8 << 12, 8 << 12));
+        assert_eq!((breakdown.lazy.bytes, breakdown.returned.resident), (2 << 12, 0));
+        assert_eq!(heap.settings["dirty_decay_ms"], "10000");
+        assert_eq!(heap.settings["muzzy_decay_ms"], "-1");
+        assert_eq!((heap.torn, heap.arenas), (0, Some(1)));
     }
 }
 
@@ -171,7 +171,7 @@ fn a_large_block_is_as_long_as_its_extent_but_for_the_padding() {
             start += pages * PAGE_BYTES;
         }
         let before = 52 * 64 + (20 << 10);
-        let live = fake.read().unwrap().ledger.live;
+        let live = fake.read().unwrap().breakdown.live;
         assert_eq!(live.bytes, before + pages * PAGE_BYTES, "{extents:?}");
     }
 }
@@ -188,11 +188,11 @@ fn a_torn_extent_is_left_out_and_said() {
     let mut fake = Fake::new(&LAYOUTS[1]);
     // The large block's size.
     fake.memory.write_word(EXTENTS + 128 + 16, u64::MAX);
-    let holdings = fake.read().unwrap();
-    assert!(holdings.ledger.adds_up());
+    let heap = fake.read().unwrap();
+    assert!(heap.breakdown.adds_up());
     // Its first page and its last one lead nowhere.
-    assert_eq!(holdings.torn, 2);
-    assert_eq!(holdings.ledger.live.bytes, 52 * 64);
+    assert_eq!(heap.torn, 2);
+    assert_eq!(heap.breakdown.live.bytes, 52 * 64);
 }
 
 #[test]
@@ -254,10 +254,10 @@ proptest! {
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
         fake.memory.ruin(&words, lost.iter().map(|offset| BASE + offset));
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
-            prop_assert!(ledger.system.resident <= HEAP_BYTES + BASE_BYTES);
+        if let Ok(heap) = fake.read() {
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
+            prop_assert!(breakdown.system.resident <= HEAP_BYTES + BASE_BYTES);
         }
     }
 }

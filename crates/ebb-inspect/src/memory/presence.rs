@@ -22,7 +22,7 @@ pub struct Presence {
 
 impl Presence {
     /// Looks at the pages that `start..end` touches.
-    pub fn read(memory: &impl Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
+    pub fn read(memory: &dyn Memory, start: u64, end: u64) -> Result<Self, Unreadable> {
         let page_bytes = memory.page_bytes();
         let page_shift = page_bytes.trailing_zeros();
         let start = start & !(page_bytes - 1);

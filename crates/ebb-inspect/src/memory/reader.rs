@@ -4,31 +4,33 @@
 //! so is an address at which nothing is mapped; nothing is read twice while it stays in the cache, so
 //! a reader is made anew for each look at a busy process.
 
-use super::{Memory, Page, Unreadable};
+use super::{Memory, Page, Presence, Unreadable, unless_torn};
 use crate::exact::usize_of;
 
 /// Cached pages: 4 MiB with pages of 4 KiB, that are touched as they are filled.
 const PAGES: usize = 1024;
+/// Bytes that [`words`] reads at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Reads words and bytes by address.
 #[derive(Debug)]
-pub struct Reader<M> {
-    memory: M,
+pub struct Reader<'a> {
+    memory: &'a dyn Memory,
     /// Addresses of the cached pages; a page's place follows from its number.
     at: Vec<Option<u64>>,
     bytes: Vec<u8>,
 }
 
-impl<M: Memory> Reader<M> {
+impl<'a> Reader<'a> {
     /// A reader of `memory` with an empty cache.
-    pub fn new(memory: M) -> Self {
+    pub fn new(memory: &'a dyn Memory) -> Self {
         let page = usize_of(memory.page_bytes());
         Self { memory, at: vec![None; PAGES], bytes: vec![0; PAGES * page] }
     }
 
     /// The memory that is read.
-    pub fn memory(&self) -> &M {
-        &self.memory
+    pub fn memory(&self) -> &'a dyn Memory {
+        self.memory
     }
 
     /// The 64-bit word at `address`.
@@ -79,4 +81,32 @@ impl<M: Memory> Reader<M> {
         }
         Ok(&self.bytes[bytes])
     }
+}
+
+/// Calls `each` with address and value of every word of `from..to` that is not 0 and whose page is present: for structures
+/// that no symbol leads to.
+pub fn words(
+    memory: &dyn Memory,
+    (from, to): (u64, u64),
+    mut each: impl FnMut(u64, u64),
+) -> Result<(), Unreadable> {
+    let presence = Presence::read(memory, from, to)?;
+    let mut buffer = vec![0; PIECE_BYTES];
+    for (start, len) in presence.runs(presence.start(), presence.end()) {
+        for offset in (0..len).step_by(PIECE_BYTES) {
+            let at = start + offset as u64;
+            let piece = &mut buffer[..PIECE_BYTES.min(len - offset)];
+            if unless_torn(memory.copy(&[(at, piece.len())], piece))?.is_none() {
+                // Unmapped meanwhile.
+                continue;
+            }
+            for (address, bytes) in (at..).step_by(8).zip(piece.as_chunks().0) {
+                let word = u64::from_ne_bytes(*bytes);
+                if word != 0 && address >= from && address < to {
+                    each(address, word);
+                }
+            }
+        }
+    }
+    Ok(())
 }

@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
-
-use super::page::{Page, State, freed_blocks};
 
 const SLICE_BYTES: u64 = 64 << 10;
 /// Entries of a part of the map; a part covers 512 MiB.
@@ -41,6 +39,25 @@ const FROM_ARENA: u64 = 7;
 /// The number of slices of an arena, from 3.2 on and before; that of its own slices follows.
 const ARENA_SLICES: [u64; 2] = [40, 32];
 
+/// What a run of slices is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// mimalloc's own tables.
+    Own,
+    /// No page.
+    Free,
+    /// Blocks of one size from `first` on, `live` of `capacity` in use.
+    Blocks { first: u64, bytes: u64, capacity: u64, live: u64 },
+}
+
+/// A run of slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub start: u64,
+    pub end: u64,
+    pub state: State,
+}
+
 /// What the map leads to.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
@@ -55,10 +72,7 @@ type Parts = Vec<(u64, u64)>;
 
 impl Map {
     /// Looks for the map from the words of `data` and reads all of it.
-    pub fn read<M: Memory>(
-        space: Space<'_, M>,
-        data: &[(u64, u64)],
-    ) -> Result<Option<Self>, Unreadable> {
+    pub fn read(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<Self>, Unreadable> {
         for root in roots(space, data)? {
             let parts = parts(space, root)?;
             if is_map(space, &parts)? {
@@ -70,10 +84,7 @@ impl Map {
 
     /// Whether a word of `data` leads to a map as it is before the first request: with the part for the lowest
     /// addresses alone, which lies after the table.
-    pub fn is_unused<M: Memory>(
-        space: Space<'_, M>,
-        data: &[(u64, u64)],
-    ) -> Result<bool, Unreadable> {
+    pub fn is_unused(space: Space<'_>, data: &[(u64, u64)]) -> Result<bool, Unreadable> {
         for root in roots(space, data)? {
             if parts(space, root)? == [(0, root + ROOT_BYTES)] {
                 return Ok(true);
@@ -82,7 +93,7 @@ impl Map {
         Ok(false)
     }
 
-    fn of_parts<M: Memory>(space: Space<'_, M>, parts: &Parts) -> Result<Self, Unreadable> {
+    fn of_parts(space: Space<'_>, parts: &Parts) -> Result<Self, Unreadable> {
         let mut map = Self::default();
         let mut arenas = BTreeSet::new();
         let mut reader = space.reader();
@@ -110,10 +121,10 @@ impl Map {
     }
 
     /// Adds what of `arenas` no page has.
-    fn add_free<M: Memory>(
+    fn add_free(
         &mut self,
-        reader: &mut Reader<&M>,
-        space: Space<'_, M>,
+        reader: &mut Reader<'_>,
+        space: Space<'_>,
         arenas: &BTreeSet<u64>,
     ) -> Result<(), Unreadable> {
         let pages: BTreeMap<u64, u64> = self.pages.iter().map(|it| (it.start, it.end)).collect();
@@ -145,10 +156,10 @@ impl Map {
 }
 
 /// The places to which words of `data` lead that have room for a map's root.
-fn roots<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<BTreeSet<u64>, Unreadable> {
+fn roots(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeSet<u64>, Unreadable> {
     let mut candidates = BTreeSet::new();
     for &range in data {
-        scan::words(space.memory, range, |_, word| {
+        words(space.memory, range, |_, word| {
             let fits = word % 4096 == 0 && space.is_mapped(word, word.saturating_add(ROOT_BYTES));
             if fits && candidates.len() < MAX_CANDIDATES {
                 candidates.insert(word);
@@ -159,9 +170,9 @@ fn roots<M: Memory>(space: Space<'_, M>, data: &[(u64, u64)]) -> Result<BTreeSet
 }
 
 /// The parts that the table at `root` leads to.
-fn parts<M: Memory>(space: Space<'_, M>, root: u64) -> Result<Parts, Unreadable> {
+fn parts(space: Space<'_>, root: u64) -> Result<Parts, Unreadable> {
     let mut parts = Vec::new();
-    scan::words(space.memory, (root, root + ROOT_BYTES), |at, part| {
+    words(space.memory, (root, root + ROOT_BYTES), |at, part| {
         if space.is_mapped(part, part.saturating_add(PART_ENTRIES * 8)) {
             parts.push(((at - root) / 8, part));
         }
@@ -170,9 +181,9 @@ fn parts<M: Memory>(space: Space<'_, M>, root: u64) -> Result<Parts, Unreadable>
 }
 
 /// The entries of a part: number of a slice, and where its page is.
-fn entries<M: Memory>(space: Space<'_, M>, number: u64, part: u64) -> Result<Parts, Unreadable> {
+fn entries(space: Space<'_>, number: u64, part: u64) -> Result<Parts, Unreadable> {
     let mut entries = Vec::new();
-    scan::words(space.memory, (part, part + PART_ENTRIES * 8), |at, entry| {
+    words(space.memory, (part, part + PART_ENTRIES * 8), |at, entry| {
         let slice = number * PART_ENTRIES + (at - part) / 8;
         // The first one stands for null.
         if slice > 0 {
@@ -182,7 +193,7 @@ fn entries<M: Memory>(space: Space<'_, M>, number: u64, part: u64) -> Result<Par
     Ok(entries)
 }
 
-fn is_map<M: Memory>(space: Space<'_, M>, parts: &Parts) -> Result<bool, Unreadable> {
+fn is_map(space: Space<'_>, parts: &Parts) -> Result<bool, Unreadable> {
     let mut reader = space.reader();
     let (mut hits, mut misses) = (0, 0);
     for &(number, part) in parts {
@@ -200,9 +211,9 @@ fn is_map<M: Memory>(space: Space<'_, M>, parts: &Parts) -> Result<bool, Unreada
 }
 
 /// The page at `at`, which has the slice at `address`, and the arena that it is from.
-fn page<M: Memory>(
-    reader: &mut Reader<&M>,
-    space: Space<'_, M>,
+fn page(
+    reader: &mut Reader<'_>,
+    space: Space<'_>,
     at: u64,
     address: u64,
 ) -> Result<Option<(Page, Option<u64>)>, Unreadable> {
@@ -226,9 +237,10 @@ fn page<M: Memory>(
         };
         let end = start.checked_add(bytes)?;
         let has = (start..end).contains(&address) && space.is_mapped(start, end);
-        let first = match is_distance {
-            true => at.checked_add((long(FIRST_BLOCK) & 0xffff_ffff) * 8)?,
-            false => long(FIRST_BLOCK),
+        let first = if is_distance {
+            at.checked_add((long(FIRST_BLOCK) & 0xffff_ffff) * 8)?
+        } else {
+            long(FIRST_BLOCK)
         };
         (has && (start..end).contains(&first)).then_some((start, end, first, arena))
     });
@@ -249,9 +261,9 @@ fn page<M: Memory>(
 }
 
 /// The ends of the own slices and of all of the arena at `arena`.
-fn extent<M: Memory>(
-    reader: &mut Reader<&M>,
-    space: Space<'_, M>,
+fn extent(
+    reader: &mut Reader<'_>,
+    space: Space<'_>,
     arena: u64,
 ) -> Result<Option<(u64, u64)>, Unreadable> {
     for field in ARENA_SLICES {
@@ -263,4 +275,19 @@ fn extent<M: Memory>(
         }
     }
     Ok(None)
+}
+
+/// The length of the page's own list of blocks that other threads freed, which begins at `block` and stays in `from..to`.
+pub fn freed_blocks(
+    reader: &mut Reader<'_>,
+    mut block: u64,
+    (from, to): (u64, u64),
+    most: u64,
+) -> Result<u64, Unreadable> {
+    let mut count = 0;
+    while (from..to).contains(&block) && count < most {
+        count += 1;
+        block = unless_torn(reader.word(block))?.unwrap_or(0);
+    }
+    Ok(count)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::exact::{low_half, usize_of};
-use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 /// An entry: value, state and number, name, and the name that it had before.
@@ -19,13 +19,10 @@ const ABOUT_RETURNING: [&str; 6] =
     ["purge", "decommit", "reset", "abandon", "eager_commit", "retain"];
 
 /// The options about returning memory, by name; empty where no table was found.
-pub fn read<M: Memory>(
-    space: Space<'_, M>,
-    data: &[(u64, u64)],
-) -> Result<BTreeMap<String, String>, Unreadable> {
+pub fn read(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeMap<String, String>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
-        scan::words(space.memory, range, |at, word| {
+        words(space.memory, range, |at, word| {
             // The second entry's state and number: initialised or at its default, number 1.
             if matches!(word, 0x1_0000_0000..=0x1_0000_0002) && candidates.len() < MAX_CANDIDATES {
                 candidates.push(at.wrapping_sub(8 + ENTRY_BYTES));
@@ -48,10 +45,7 @@ pub fn read<M: Memory>(
 }
 
 /// The options of the table at `table`, up to the first entry that is none.
-fn table_at<M: Memory>(
-    reader: &mut Reader<&M>,
-    table: u64,
-) -> Result<Vec<(String, u64)>, Unreadable> {
+fn table_at(reader: &mut Reader<'_>, table: u64) -> Result<Vec<(String, u64)>, Unreadable> {
     let mut options = Vec::new();
     for number in 0..MAX_OPTIONS {
         let at = table.wrapping_add(number * ENTRY_BYTES);
@@ -63,8 +57,8 @@ fn table_at<M: Memory>(
     Ok(options)
 }
 
-fn option_at<M: Memory>(
-    reader: &mut Reader<&M>,
+fn option_at(
+    reader: &mut Reader<'_>,
     at: u64,
     number: u64,
 ) -> Result<Option<(String, u64)>, Unreadable> {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
-use super::page::{Page, State, freed_by_others};
+use super::map::{Page, State, freed_blocks};
 
 /// A segment's size, and what its address is a multiple of.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
@@ -142,8 +142,8 @@ pub struct Segments {
 impl Segments {
     /// Looks for segments whose cookie belongs to a word of `data`. Of `layouts` it is the one by which the fewest
     /// of their entries are torn: some differ in the entries alone.
-    pub fn find<M: Memory>(
-        space: Space<'_, M>,
+    pub fn find(
+        space: Space<'_>,
         data: &[(u64, u64)],
         layouts: &'static [Layout],
     ) -> Result<Option<Self>, Unreadable> {
@@ -179,11 +179,7 @@ impl Segments {
     }
 
     /// Reads the segment at `start`; `None` for one that is being changed.
-    pub fn read<M: Memory>(
-        &self,
-        space: Space<'_, M>,
-        start: u64,
-    ) -> Result<Option<Segment>, Unreadable> {
+    pub fn read(&self, space: Space<'_>, start: u64) -> Result<Option<Segment>, Unreadable> {
         let mut reader = space.reader();
         let head = unless_torn(Head::read(&mut reader, space, self.layout, start))?.flatten();
         let Some(head) = head else {
@@ -202,9 +198,10 @@ impl Segments {
             let at = start + self.layout.table + index * self.layout.page.bytes;
             let rest = head.slices - index;
             let begin = start + index * SLICE_BYTES;
-            let entry = match index < head.entries {
-                true => unless_torn(self.entry(&mut reader, at, begin, rest))?.flatten(),
-                false => None,
+            let entry = if index < head.entries {
+                unless_torn(self.entry(&mut reader, at, begin, rest))?.flatten()
+            } else {
+                None
             };
             let (slices, state) = match entry {
                 Some((slices, _)) if index < head.own_slices => (slices, State::Own),
@@ -223,9 +220,9 @@ impl Segments {
     }
 
     /// The slices and the state of the page whose entry is at `at`.
-    fn entry<M: Memory>(
+    fn entry(
         &self,
-        reader: &mut Reader<&M>,
+        reader: &mut Reader<'_>,
         at: u64,
         begin: u64,
         most: u64,
@@ -238,13 +235,11 @@ impl Segments {
         let short = |at: u64| field::<2>(&entry, at).map(|it| u64::from(u16::from_ne_bytes(it)));
         let figures = || {
             let slices = word(0)?;
-            let used = match fields.used_is_word {
-                true => word(fields.used),
-                false => short(fields.used),
-            }?;
-            let bytes = match fields.block_bytes_is_long {
-                true => long(fields.block_bytes),
-                false => word(fields.block_bytes),
+            let used = if fields.used_is_word { word(fields.used) } else { short(fields.used) }?;
+            let bytes = if fields.block_bytes_is_long {
+                long(fields.block_bytes)
+            } else {
+                word(fields.block_bytes)
             }?;
             Some((slices, short(10)?, used, bytes, long(fields.freed_by_others)?))
         };
@@ -272,6 +267,26 @@ impl Segments {
     }
 }
 
+/// What the two low bits of a page's word about blocks that other threads freed say: such a block is being put on the
+/// list of the owner's heap.
+const IS_PUT_ON_HEAPS_LIST: u64 = 1;
+/// It is on that list, and further ones go on the page's own.
+const IS_ON_HEAPS_LIST: u64 = 2;
+
+/// How many of a page's `used` blocks other threads freed, by its `word` about them. They count as used until their
+/// owner takes them back.
+fn freed_by_others(
+    reader: &mut Reader<'_>,
+    word: u64,
+    range: (u64, u64),
+    used: u64,
+) -> Result<u64, Unreadable> {
+    let of_page = freed_blocks(reader, word & !3, range, used)?;
+    // The heap's list has one block of a page at most: the owner takes it off before another one can follow.
+    let of_heap = u64::from(matches!(word & 3, IS_PUT_ON_HEAPS_LIST | IS_ON_HEAPS_LIST));
+    Ok((of_page + of_heap).min(used))
+}
+
 fn field<const N: usize>(entry: &[u8], at: u64) -> Option<[u8; N]> {
     entry.get(usize_of(at)..)?.first_chunk().copied()
 }
@@ -285,9 +300,9 @@ struct Head {
 }
 
 impl Head {
-    fn read<M: Memory>(
-        reader: &mut Reader<&M>,
-        space: Space<'_, M>,
+    fn read(
+        reader: &mut Reader<'_>,
+        space: Space<'_>,
         layout: &Layout,
         start: u64,
     ) -> Result<Option<Self>, Unreadable> {
@@ -311,9 +326,9 @@ impl Head {
 }
 
 /// What the cookie of the segment at `place` was made with, if one is there.
-fn key<M: Memory>(
-    reader: &mut Reader<&M>,
-    space: Space<'_, M>,
+fn key(
+    reader: &mut Reader<'_>,
+    space: Space<'_>,
     layout: &Layout,
     place: u64,
 ) -> Result<Option<u64>, Unreadable> {
@@ -323,8 +338,8 @@ fn key<M: Memory>(
 }
 
 /// Which of `keys` stand in `data`.
-fn known_keys<M: Memory>(
-    space: Space<'_, M>,
+fn known_keys(
+    space: Space<'_>,
     data: &[(u64, u64)],
     keys: BTreeSet<u64>,
 ) -> Result<BTreeSet<u64>, Unreadable> {
@@ -333,7 +348,7 @@ fn known_keys<M: Memory>(
         return Ok(known);
     }
     for &range in data {
-        scan::words(space.memory, range, |_, word| {
+        words(space.memory, range, |_, word| {
             if keys.contains(&word) {
                 known.insert(word);
             }
@@ -343,7 +358,7 @@ fn known_keys<M: Memory>(
 }
 
 /// Whether anything is at an address at which a segment can begin.
-pub fn has_candidates<M: Memory>(space: Space<'_, M>) -> Result<bool, Unreadable> {
+pub fn has_candidates(space: Space<'_>) -> Result<bool, Unreadable> {
     let mut reader = space.reader();
     for place in aligned(space) {
         if unless_torn(reader.word(place))?.is_some() {
@@ -354,7 +369,7 @@ pub fn has_candidates<M: Memory>(space: Space<'_, M>) -> Result<bool, Unreadable
 }
 
 /// The addresses in the process's own memory at which a segment can begin.
-fn aligned<M: Memory>(space: Space<'_, M>) -> Vec<u64> {
+fn aligned(space: Space<'_>) -> Vec<u64> {
     let own = space
         .mappings
         .iter()

@@ -1,5 +1,5 @@
 //! A mimalloc that a test makes up: a sound one is read exactly, and whatever is written over it costs neither a
-//! panic, nor an endless loop, nor a ledger that does not add up.
+//! panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
@@ -67,12 +67,9 @@ impl Fake {
         self.memory.write_word(at + fields.page.freed_by_others, freed);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
-        let layouts = match CPYTHONS.contains(self.layout) {
-            true => &CPYTHONS[..],
-            false => &LAYOUTS[..],
-        };
+        let layouts = if CPYTHONS.contains(self.layout) { &CPYTHONS[..] } else { &LAYOUTS[..] };
         of_data(space, &[(DATA, DATA + 0x1000)], layouts)
     }
 }
@@ -80,16 +77,16 @@ impl Fake {
 #[test]
 fn a_sound_one_is_read_exactly_in_every_layout() {
     for layout in LAYOUTS.iter().chain(&CPYTHONS) {
-        let holdings = Fake::new(layout).read().unwrap();
-        let ledger = holdings.ledger;
-        assert!(ledger.adds_up(), "{ledger:?}");
-        assert!(holdings.reader.ends_with(layout.versions), "{}", holdings.reader);
-        assert_eq!((ledger.live.chunks, ledger.live.bytes), (896, 896 * 64));
-        assert_eq!((ledger.free.chunks, ledger.free.bytes), (104, 104 * 64));
+        let heap = Fake::new(layout).read().unwrap();
+        let breakdown = heap.breakdown;
+        assert!(breakdown.adds_up(), "{breakdown:?}");
+        assert!(heap.reader.ends_with(layout.versions), "{}", heap.reader);
+        assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (896, 896 * 64));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (104, 104 * 64));
         // The page without a block in use, and 16 pages of the free slices.
-        assert_eq!(ledger.kept.resident, (2 + 16) * 4096);
-        assert_eq!(ledger.system.bytes, SEGMENT_BYTES);
-        assert_eq!(holdings.torn, 0);
+        assert_eq!(breakdown.kept.resident, (2 + 16) * 4096);
+        assert_eq!(breakdown.system.bytes, SEGMENT_BYTES);
+        assert_eq!(heap.torn, 0);
     }
 }
 
@@ -154,14 +151,11 @@ impl Mapped {
         self.memory.write(at + 18, &capacity.to_ne_bytes());
         self.memory.write_word(at + 32, 1);
         self.memory.write_word(at + 40, bytes);
-        let first = match is_distance {
-            true => (first - at) / 8,
-            false => first,
-        };
+        let first = if is_distance { (first - at) / 8 } else { first };
         self.memory.write_word(at + 48, first);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + 0x1000)], &LAYOUTS)
     }
@@ -170,17 +164,17 @@ impl Mapped {
 #[test]
 fn a_map_of_the_third_version_is_read_exactly() {
     for is_distance in [false, true] {
-        let holdings = Mapped::new(is_distance).read().unwrap();
-        let ledger = holdings.ledger;
-        assert_eq!(holdings.reader, "mimalloc 3");
-        assert!(ledger.adds_up(), "{ledger:?}");
-        assert_eq!((ledger.live.chunks, ledger.live.bytes), (901, 900 * 64 + 0x1_8000));
-        assert_eq!((ledger.free.chunks, ledger.free.bytes), (100, 6400));
+        let heap = Mapped::new(is_distance).read().unwrap();
+        let breakdown = heap.breakdown;
+        assert_eq!(heap.reader, "mimalloc 3");
+        assert!(breakdown.adds_up(), "{breakdown:?}");
+        assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (901, 900 * 64 + 0x1_8000));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (100, 6400));
         // The arena's slices behind its page.
-        assert_eq!(ledger.kept.resident, 4 * 4096);
-        assert_eq!(ledger.overhead.bytes, SLICE);
-        assert_eq!(ledger.system.bytes, 16 * SLICE + 0x2_0000);
-        assert_eq!(holdings.torn, 0);
+        assert_eq!(breakdown.kept.resident, 4 * 4096);
+        assert_eq!(breakdown.overhead.bytes, SLICE);
+        assert_eq!(breakdown.system.bytes, 16 * SLICE + 0x2_0000);
+        assert_eq!(heap.torn, 0);
     }
 }
 
@@ -225,10 +219,10 @@ proptest! {
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
         fake.memory.ruin(&words, []);
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
-            prop_assert!(ledger.system.resident <= SEGMENT_BYTES);
+        if let Ok(heap) = fake.read() {
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
+            prop_assert!(breakdown.system.resident <= SEGMENT_BYTES);
         }
     }
 
@@ -239,9 +233,9 @@ proptest! {
     ) {
         let mut fake = Mapped::new(is_distance);
         fake.memory.ruin(&words, []);
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
+        if let Ok(heap) = fake.read() {
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
         }
     }
 }

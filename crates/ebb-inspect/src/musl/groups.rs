@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exact::usize_of;
-use crate::memory::{Memory, Reader, Unreadable, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn};
 use crate::space::Space;
 
 /// Sizes and places are multiples of this.
@@ -49,9 +49,9 @@ impl Group {
     }
 
     /// Reads the record at `record`; `None` for one that is not used, an error where it is torn.
-    fn read<M: Memory>(
-        reader: &mut Reader<&M>,
-        space: Space<'_, M>,
+    fn read(
+        reader: &mut Reader<'_>,
+        space: Space<'_>,
         record: u64,
     ) -> Result<Result<Option<Self>, ()>, Unreadable> {
         let start = reader.word(record + 16)?;
@@ -110,7 +110,7 @@ pub struct Groups {
 
 impl Groups {
     /// Reads all areas from `first` on.
-    pub fn read<M: Memory>(space: Space<'_, M>, first: u64) -> Result<Self, Unreadable> {
+    pub fn read(space: Space<'_>, first: u64) -> Result<Self, Unreadable> {
         let mut groups = Self::default();
         let mut reader = space.reader();
         let mut all = BTreeMap::new();
@@ -133,10 +133,10 @@ impl Groups {
     }
 
     /// Reads the records of the area at `area`; answers the next area.
-    fn area<M: Memory>(
+    fn area(
         &mut self,
-        reader: &mut Reader<&M>,
-        space: Space<'_, M>,
+        reader: &mut Reader<'_>,
+        space: Space<'_>,
         area: u64,
         all: &mut BTreeMap<u64, Group>,
     ) -> Result<u64, Unreadable> {

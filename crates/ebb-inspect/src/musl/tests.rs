@@ -1,5 +1,5 @@
 //! A musl that a test makes up: a sound one is read exactly, and whatever is written over it costs neither a
-//! panic, nor an endless loop, nor a ledger that does not add up.
+//! panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ impl Fake {
         self.memory.write_word(at, record);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + 0x1000)], Some("1.2.3"))
     }
@@ -74,18 +74,18 @@ impl Fake {
 
 #[test]
 fn a_sound_one_is_read_exactly() {
-    let holdings = Fake::new().read().unwrap();
-    let ledger = holdings.ledger;
-    assert!(ledger.adds_up(), "{ledger:?}");
-    assert_eq!(holdings.reader, "musl 1.2.3");
+    let heap = Fake::new().read().unwrap();
+    let breakdown = heap.breakdown;
+    assert!(breakdown.adds_up(), "{breakdown:?}");
+    assert_eq!(heap.reader, "musl 1.2.3");
     // The outer group's first slot, eight of the inner group's, and the large block.
-    assert_eq!(ledger.live.chunks, 10);
-    assert_eq!(ledger.live.bytes, 255 * UNIT + 8 * 2 * UNIT + LARGE_BYTES - UNIT);
-    assert_eq!(ledger.free.chunks, 4);
-    assert_eq!(ledger.free.bytes, 2 * 255 * UNIT + 2 * 2 * UNIT);
-    assert_eq!(ledger.system.bytes, OUTER_BYTES + LARGE_BYTES + 4096);
-    assert_eq!(ledger.system.resident, OUTER_BYTES + 4096 + 4096);
-    assert_eq!((holdings.torn, holdings.error), (0, 0.0));
+    assert_eq!(breakdown.live.chunks, 10);
+    assert_eq!(breakdown.live.bytes, 255 * UNIT + 8 * 2 * UNIT + LARGE_BYTES - UNIT);
+    assert_eq!(breakdown.free.chunks, 4);
+    assert_eq!(breakdown.free.bytes, 2 * 255 * UNIT + 2 * 2 * UNIT);
+    assert_eq!(breakdown.system.bytes, OUTER_BYTES + LARGE_BYTES + 4096);
+    assert_eq!(breakdown.system.resident, OUTER_BYTES + 4096 + 4096);
+    assert_eq!((heap.torn, heap.error), (0, 0.0));
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn a_count_that_the_records_do_not_show_is_refused() {
 fn a_group_that_does_not_lead_back_is_left_out_and_said() {
     let mut fake = Fake::new();
     fake.memory.write_word(LARGE, AREA);
-    let holdings = fake.read().unwrap();
-    assert_eq!(holdings.torn, 1);
-    assert!(holdings.ledger.adds_up());
-    assert_eq!(holdings.ledger.live.chunks, 9);
+    let heap = fake.read().unwrap();
+    assert_eq!(heap.torn, 1);
+    assert!(heap.breakdown.adds_up());
+    assert_eq!(heap.breakdown.live.chunks, 9);
 }
 
 #[test]
@@ -140,10 +140,10 @@ proptest! {
     ) {
         let mut fake = Fake::new();
         fake.memory.ruin(&words, lost.iter().map(|offset| OUTER + offset));
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
-            prop_assert!(ledger.system.resident <= OUTER_BYTES + LARGE_BYTES + 0x2000);
+        if let Ok(heap) = fake.read() {
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
+            prop_assert!(breakdown.system.resident <= OUTER_BYTES + LARGE_BYTES + 0x2000);
         }
     }
 }

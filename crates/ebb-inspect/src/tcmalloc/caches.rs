@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 /// Classes of small objects; the first stands for none.
@@ -39,14 +39,11 @@ pub struct Caches {
 
 impl Caches {
     /// Looks for them from the words of `data`.
-    pub fn find<M: Memory>(
-        space: Space<'_, M>,
-        data: &[(u64, u64)],
-    ) -> Result<Option<Self>, Unreadable> {
+    pub fn find(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<Self>, Unreadable> {
         let mut pointers = BTreeSet::new();
         let mut ones = Vec::new();
         for &range in data {
-            scan::words(space.memory, range, |at, word| {
+            words(space.memory, range, |at, word| {
                 if word == 1 && ones.len() < MAX_CANDIDATES {
                     // The second central list's class.
                     ones.push(at.wrapping_sub(CENTRAL_BYTES + CENTRAL_CLASS));
@@ -77,7 +74,7 @@ impl Caches {
     }
 
     /// Objects in all caches, by class.
-    pub fn count<M: Memory>(&self, space: Space<'_, M>) -> Result<Vec<u64>, Unreadable> {
+    pub fn count(&self, space: Space<'_>) -> Result<Vec<u64>, Unreadable> {
         let mut counts = vec![0u64; self.class_bytes.len()];
         let mut reader = space.reader();
         for (class, count) in counts.iter_mut().enumerate().skip(1) {
@@ -100,7 +97,7 @@ impl Caches {
 }
 
 /// The length of the chain of objects from `first` to `last`.
-fn batch<M: Memory>(reader: &mut Reader<&M>, first: u64, last: u64) -> Result<u64, Unreadable> {
+fn batch(reader: &mut Reader<'_>, first: u64, last: u64) -> Result<u64, Unreadable> {
     let (mut at, mut count) = (first, 0);
     while at != 0 && count < MAX_BATCH {
         count += 1;
@@ -114,10 +111,7 @@ fn batch<M: Memory>(reader: &mut Reader<&M>, first: u64, last: u64) -> Result<u6
 }
 
 /// The sizes of all classes, if a thread's cache is at `address`.
-fn class_sizes<M: Memory>(
-    reader: &mut Reader<&M>,
-    address: u64,
-) -> Result<Option<Vec<u64>>, Unreadable> {
+fn class_sizes(reader: &mut Reader<'_>, address: u64) -> Result<Option<Vec<u64>>, Unreadable> {
     if !address.is_multiple_of(8) {
         return Ok(None);
     }
@@ -141,7 +135,7 @@ fn class_sizes<M: Memory>(
     Ok((sizes.len() as u64 > SAMPLES).then_some(sizes))
 }
 
-fn is_central<M: Memory>(reader: &mut Reader<&M>, address: u64) -> Result<bool, Unreadable> {
+fn is_central(reader: &mut Reader<'_>, address: u64) -> Result<bool, Unreadable> {
     for class in 0..SAMPLES {
         let at = address.wrapping_add(class * CENTRAL_BYTES);
         if reader.word(at.wrapping_add(CENTRAL_CLASS))? != class {
@@ -155,7 +149,7 @@ fn is_central<M: Memory>(reader: &mut Reader<&M>, address: u64) -> Result<bool, 
 }
 
 /// All caches of threads that `heads` lead to, by the links that lead forth and back.
-fn threads<M: Memory>(reader: &mut Reader<&M>, heads: &[u64]) -> Result<Vec<u64>, Unreadable> {
+fn threads(reader: &mut Reader<'_>, heads: &[u64]) -> Result<Vec<u64>, Unreadable> {
     let mut best: Vec<u64> = heads.to_vec();
     for link in LINKS.step_by(8) {
         let mut all: BTreeSet<u64> = heads.iter().copied().collect();

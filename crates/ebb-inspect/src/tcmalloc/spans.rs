@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::breakdown::{Breakdown, Line};
 use crate::exact::usize_of;
-use crate::holdings::Ledger;
-use crate::line::Line;
-use crate::memory::{Memory, Reader, Unreadable, scan, unless_torn};
+use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::page_map::{self, Run, Shape};
 use crate::space::Space;
 
@@ -38,7 +37,7 @@ const IN_USE: u64 = 0;
 const FREE: u64 = 1;
 
 impl Span {
-    fn read<M: Memory>(reader: &mut Reader<&M>, at: u64) -> Result<Option<Self>, Unreadable> {
+    fn read(reader: &mut Reader<'_>, at: u64) -> Result<Option<Self>, Unreadable> {
         if at == 0 || !at.is_multiple_of(8) {
             return Ok(None);
         }
@@ -59,7 +58,7 @@ impl Span {
         Ok(is_span.then_some(span))
     }
 
-    fn is_mapped<M: Memory>(&self, space: Space<'_, M>, shift: u32) -> bool {
+    fn is_mapped(&self, space: Space<'_>, shift: u32) -> bool {
         let start = self.first << shift;
         space.is_mapped(start, start.saturating_add(self.pages << shift))
     }
@@ -71,10 +70,7 @@ impl PageMap {
     }
 
     /// Looks for the map's root among the words of `data`.
-    pub fn find<M: Memory>(
-        space: Space<'_, M>,
-        data: &[(u64, u64)],
-    ) -> Result<Option<Self>, Unreadable> {
+    pub fn find(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<Self>, Unreadable> {
         let candidates = page_map::candidates(space, data)?;
         for shift in PAGE_SHIFTS {
             let bits = Self::leaf_bits(shift);
@@ -120,7 +116,7 @@ impl Small {
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     /// All but the spans of small objects.
-    pub ledger: Ledger,
+    pub breakdown: Breakdown,
     pub small: BTreeMap<usize, Small>,
     /// Sizes of blocks that are spans of their own.
     pub large: Vec<u64>,
@@ -130,11 +126,11 @@ pub struct Spans {
 
 impl Spans {
     /// Goes through the page map.
-    pub fn read<M: Memory>(space: Space<'_, M>, map: &PageMap) -> Result<Self, Unreadable> {
+    pub fn read(space: Space<'_>, map: &PageMap) -> Result<Self, Unreadable> {
         let bits = PageMap::leaf_bits(map.shift);
         let roots = 8u64 << (ADDRESS_BITS - map.shift - bits);
         let mut leaves = Vec::new();
-        scan::words(space.memory, (map.root, map.root + roots), |at, leaf| {
+        words(space.memory, (map.root, map.root + roots), |at, leaf| {
             leaves.push(((at - map.root) / 8, leaf));
         })?;
         let mut spans = Self::default();
@@ -146,23 +142,23 @@ impl Spans {
                 continue;
             }
             let presence = space.presence(leaf, leaf + bytes)?;
-            spans.ledger.overhead.add(leaf, leaf + bytes, &presence);
+            spans.breakdown.overhead.add(leaf, leaf + bytes, &presence);
             spans.leaf(space, map, (number << bits, leaf), &mut next)?;
         }
         Ok(spans)
     }
 
     /// Goes through the leaf for the pages from `first` on; `next` is the first page that was not counted yet.
-    fn leaf<M: Memory>(
+    fn leaf(
         &mut self,
-        space: Space<'_, M>,
+        space: Space<'_>,
         map: &PageMap,
         (first, leaf): (u64, u64),
         next: &mut u64,
     ) -> Result<(), Unreadable> {
         let entries = 1u64 << PageMap::leaf_bits(map.shift);
         let mut found = Vec::new();
-        scan::words(space.memory, (leaf, leaf + entries * 8), |at, entry| {
+        words(space.memory, (leaf, leaf + entries * 8), |at, entry| {
             found.push((first + (at - leaf) / 8, entry));
         })?;
         let mut reader = space.reader();
@@ -183,19 +179,14 @@ impl Spans {
         Ok(())
     }
 
-    fn span<M: Memory>(
-        &mut self,
-        space: Space<'_, M>,
-        map: &PageMap,
-        span: &Span,
-    ) -> Result<(), Unreadable> {
+    fn span(&mut self, space: Space<'_>, map: &PageMap, span: &Span) -> Result<(), Unreadable> {
         let start = span.first << map.shift;
         let bytes = span.pages << map.shift;
         let resident = space.presence(start, start + bytes)?.bytes(start, start + bytes);
         let whole = Line::one(bytes, resident);
         match (span.state, span.class) {
             (IN_USE, 0) => {
-                self.ledger.live += whole;
+                self.breakdown.live += whole;
                 self.large.push(bytes);
             }
             (IN_USE, class) => {
@@ -205,8 +196,8 @@ impl Spans {
                 small.out += span.out;
                 *small.lengths.entry(bytes).or_default() += 1;
             }
-            (FREE, _) => self.ledger.kept += whole,
-            _ => self.ledger.returned += whole,
+            (FREE, _) => self.breakdown.kept += whole,
+            _ => self.breakdown.returned += whole,
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! A tcmalloc that a test makes up: a sound one is read exactly, and whatever is written over it costs neither a
-//! panic, nor an endless loop, nor a ledger that does not add up.
+//! panic, nor an endless loop, nor a breakdown that does not add up.
 
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ impl Fake {
         self.memory.write_word(at + 4152, last);
     }
 
-    fn read(&self) -> Result<Holdings, Unsupported> {
+    fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, mappings: &self.mappings };
         of_data(space, &[(DATA, DATA + DATA_BYTES)], Some("2.10"))
     }
@@ -95,17 +95,17 @@ impl Fake {
 
 #[test]
 fn a_sound_one_is_read_exactly() {
-    let holdings = Fake::new().read().unwrap();
-    let ledger = holdings.ledger;
-    assert!(ledger.adds_up(), "{ledger:?}");
-    assert_eq!(holdings.reader, "tcmalloc 2.10");
-    assert_eq!((ledger.live.chunks, ledger.live.bytes), (91, 90 * 64 + 4 * PAGE));
-    assert_eq!((ledger.cached.chunks, ledger.cached.bytes), (10, 640));
-    assert_eq!((ledger.free.chunks, ledger.free.bytes), (28, 28 * 64));
+    let heap = Fake::new().read().unwrap();
+    let breakdown = heap.breakdown;
+    assert!(breakdown.adds_up(), "{breakdown:?}");
+    assert_eq!(heap.reader, "tcmalloc 2.10");
+    assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (91, 90 * 64 + 4 * PAGE));
+    assert_eq!((breakdown.cached.chunks, breakdown.cached.bytes), (10, 640));
+    assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (28, 28 * 64));
     // Ten resident pages of 4 KiB: the first two spans, and nothing of the others.
-    assert_eq!((ledger.kept.bytes, ledger.kept.resident), (10 * PAGE, 0));
-    assert_eq!((ledger.returned.bytes, ledger.returned.resident), (20 * PAGE, 0));
-    assert_eq!((holdings.torn, holdings.error), (0, 0.0));
+    assert_eq!((breakdown.kept.bytes, breakdown.kept.resident), (10 * PAGE, 0));
+    assert_eq!((breakdown.returned.bytes, breakdown.returned.resident), (20 * PAGE, 0));
+    assert_eq!((heap.torn, heap.error), (0, 0.0));
 }
 
 #[test]
@@ -151,10 +151,10 @@ proptest! {
     fn a_hostile_one_adds_up(words in prop::collection::vec((place(), words()), 1..30)) {
         let mut fake = Fake::new();
         fake.memory.ruin(&words, []);
-        if let Ok(holdings) = fake.read() {
-            let ledger = holdings.ledger;
-            prop_assert!(ledger.adds_up(), "{:?}", ledger);
-            prop_assert!(ledger.system.resident <= HEAP_BYTES + OWN_BYTES);
+        if let Ok(heap) = fake.read() {
+            let breakdown = heap.breakdown;
+            prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
+            prop_assert!(breakdown.system.resident <= HEAP_BYTES + OWN_BYTES);
         }
     }
 }

@@ -9,8 +9,8 @@ mod own_mimalloc;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use ebb_inspect::Target;
-use ebb_inspect::cpython::{Arenas, Python, Unsupported};
+use ebb_inspect::cpython::{Arenas, Python};
+use ebb_inspect::{Target, Unsupported};
 
 /// Objects that only this program has, a burst of which half is gone, and then its own figures; it ends
 /// with its stdin. `os.read` makes no object that stays.
@@ -144,18 +144,17 @@ fn the_collector_as_the_module_gc_tells_it() {
             let collector = read.interpreters[0].collector.as_ref().expect("its state");
             assert!(collector.complete, "{python}");
             assert_eq!(collector.enabled, enabled);
-            let thresholds = collector.generations.map(|it| it.threshold);
-            assert_eq!(thresholds, [701, 11, 12], "{python}");
+            assert_eq!(collector.thresholds, [701, 11, 12], "{python}");
             let words: Vec<&str> = program.first.split(' ').collect();
-            for (index, generation) in collector.generations.iter().enumerate() {
+            for (index, &tracked) in collector.tracked.iter().enumerate() {
                 let said = words[index + 1].parse().unwrap();
                 let most = if index == 0 { 50 } else { 0 };
-                assert_near("tracked", generation.tracked, said, most);
+                assert_near("tracked", tracked, said, most);
             }
             // The last of the words; none is frozen in the first program, all in the second.
             let frozen: u64 = words[4].parse().unwrap();
             assert_eq!((collector.frozen, frozen > 10_000), (frozen, !enabled), "{python}");
-            let markers = collector.types.iter().find(|it| it.name == "Marker");
+            let markers = collector.types.iter().find(|it| it.name.as_deref() == Some("Marker"));
             let markers = markers.expect("the type");
             assert_eq!(markers.count, 12345);
             // The head, two words of an object, two slots.
@@ -190,7 +189,7 @@ fn a_busy_interpreter() {
             let read = read.unwrap_or_else(|error| panic!("{python}: {error}"));
             let collector = read.interpreters[0].collector.as_ref().expect("its state");
             let counted: u64 = collector.types.iter().map(|it| it.count).sum();
-            let tracked: u64 = collector.generations.iter().map(|it| it.tracked).sum();
+            let tracked: u64 = collector.tracked.iter().sum();
             assert_eq!(counted, tracked + collector.frozen);
             let arenas = read.arenas.expect("arenas");
             assert!(
@@ -219,7 +218,7 @@ fn two_interpreters_in_a_process() {
             assert_eq!(is_told, read.version != (3, 8) || interpreter.id == 0);
             if let Some(collector) = &interpreter.collector {
                 assert!(collector.complete, "{python}");
-                assert!(collector.types.iter().any(|it| it.name == "dict"));
+                assert!(collector.types.iter().any(|it| it.name.as_deref() == Some("dict")));
             }
         }
     }
@@ -278,7 +277,7 @@ fn large_blocks_of_another_interpreter_have_owners() {
     for python in pythons() {
         let mut child = started(Command::new(&python).args(["-c", CODE]));
         let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let heap = ebb_inspect::glibc::read(&target).unwrap();
         let read = Python::read(&target, &heap.large).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -298,11 +297,12 @@ fn large_blocks_behind_arenas() {
     for python in pythons() {
         let mut child = started(Command::new(&python).args(["-c", CODE]));
         let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let heap = ebb_inspect::glibc::read(&target).unwrap();
         let read = Python::read(&target, &heap.large).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(heap.ledger.mmapped_complete, "{python}: {:?}", heap.ledger);
+        let found = heap.glibc.as_ref().unwrap();
+        assert!(found.mmapped_complete, "{python}: {found:?}");
         let arrays = read.buffers.iter().find(|it| it.name.as_deref() == Some("bytearray"));
         assert_eq!(arrays.map(|it| it.count), Some(3), "{python}: {:?}", read.buffers);
     }
@@ -326,13 +326,14 @@ fn large_blocks_have_owners() {
     for python in pythons() {
         let mut child = started(Command::new(&python).args(["-c", BUFFERS]));
         let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::Heap::read(&target).unwrap();
+        let heap = ebb_inspect::glibc::read(&target).unwrap();
         let read = Python::read(&target, &heap.large).unwrap();
         let told: u64 = read.buffers.iter().map(|it| it.count).sum();
         assert_eq!(told, heap.large.len() as u64);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(heap.ledger.mmapped_complete, "{python}: {:?}", heap.ledger);
+        let found = heap.glibc.as_ref().unwrap();
+        assert!(found.mmapped_complete, "{python}: {found:?}");
         let owned = |name: Option<&str>| {
             let name = name.map(str::to_owned);
             read.buffers.iter().find(|it| it.name == name)

@@ -4,8 +4,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use ebb_inspect::cpython::{self, Python, Unsupported};
-use ebb_inspect::{Target, mimalloc};
+use ebb_inspect::cpython::{self, Python};
+use ebb_inspect::{Target, Unsupported, mimalloc};
 
 /// Buffers of another thread's, half of which the main thread replaces by the smallest there is; then the blocks in use of
 /// all heaps; then it replaces a quarter more: as many blocks, and those it frees stay in lists of what other threads freed.
@@ -55,23 +55,23 @@ fn read(command: &mut Command, is_free_threaded: bool) {
     out.read_line(&mut line).unwrap();
     let target = Target::open(child.id() as i32).unwrap();
     let file = cpython::file(&target).unwrap().expect("the runtime's file");
-    let holdings = mimalloc::read(&target, &file);
+    let heap = mimalloc::read(&target, &file);
     let python = Python::read(&target, &[]);
     drop(child.stdin.take());
     child.wait().unwrap();
-    let holdings = holdings.unwrap();
-    assert!(holdings.reader.contains("CPython"), "{}", holdings.reader);
-    assert_eq!(holdings.torn, 0);
-    assert!(holdings.ledger.adds_up());
+    let heap = heap.unwrap();
+    assert!(heap.reader.contains("CPython"), "{}", heap.reader);
+    assert_eq!(heap.torn, 0);
+    assert!(heap.breakdown.adds_up());
     let said = line.trim().parse::<u64>().unwrap();
-    let found = holdings.ledger.live.chunks;
+    let found = heap.breakdown.live.chunks;
     // 200 000 objects, a buffer of each, and the interpreter's own; the other build counts those of one thread.
     assert!((400_000..440_000).contains(&found), "{found} blocks read");
     assert!(!is_free_threaded || found.abs_diff(said) < 1000, "{found} blocks read, {said} said");
     // What was freed lies beside what was not.
-    assert!(holdings.ledger.free.bytes > 150_000 * 100, "{:?}", holdings.ledger);
+    assert!(heap.breakdown.free.bytes > 150_000 * 100, "{:?}", heap.breakdown);
     match python {
-        Err(Unsupported::Layout(why)) if is_free_threaded => {
+        Err(Unsupported::Build(why)) if is_free_threaded => {
             assert!(why.contains("free-threaded"), "{why}");
         }
         python => assert_eq!(python.unwrap().arenas, None),

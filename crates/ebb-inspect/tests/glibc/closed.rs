@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use ebb_inspect::{Gate, Heap, Target, Unreadable, glibc::Unsupported, permission};
+use ebb_inspect::{Gate, Target, Unreadable, Unsupported, glibc, permission};
 
-use crate::harness::{self, Program, as_nobody, own};
+use crate::program::{Program, as_nobody, copy, own};
 
 /// The process that the copy reads.
 const TARGET: &str = "EBB_TEST_TARGET";
@@ -28,9 +28,9 @@ fn gate_for_nobody(pid: i32) -> String {
 fn gate_for(pid: i32, start: impl Fn(&Path) -> Command) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("reader");
-    harness::copy(&std::env::current_exe().unwrap(), &copy);
-    let mut command = start(&copy);
+    let reader = folder.path().join("reader");
+    copy(&std::env::current_exe().unwrap(), &reader);
+    let mut command = start(&reader);
     command
         .args(["--exact", "closed::reader", "--nocapture", "--ignored"])
         .env(TARGET, pid.to_string())
@@ -48,7 +48,7 @@ fn gate_for(pid: i32, start: impl Fn(&Path) -> Command) -> String {
 fn reader() {
     let pid: i32 = std::env::var(TARGET).unwrap().parse().unwrap();
     let error = match Target::open(pid).map_err(Unsupported::from) {
-        Ok(target) => Heap::read(&target).err(),
+        Ok(target) => glibc::read(&target).err(),
         Err(error) => Some(error),
     };
     let Some(error) = error else {
@@ -101,6 +101,6 @@ fn ones_own_process_that_closed_itself_is_closed() {
         let program = Program::start_with(&own(), "closed", as_nobody);
         assert_eq!(gate_for_nobody(program.pid()), "NonDumpable");
         // root reads it.
-        assert!(program.read().ledger.adds_up());
+        assert!(program.read().breakdown.adds_up());
     }
 }

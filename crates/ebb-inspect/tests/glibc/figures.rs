@@ -1,8 +1,8 @@
 //! What is read against what glibc says: mallinfo2's figures, and what malloc_trim then returns.
 
-use ebb_inspect::{Heap, Ledger};
+use ebb_inspect::{Breakdown, Heap};
 
-use crate::harness::{Glibc, Info, Program, all, copy, own};
+use crate::program::{Glibc, Info, Program, all, copy, own};
 use test_needs::skip;
 
 /// States in which a process may rest, and what a trim does in them.
@@ -40,9 +40,9 @@ fn at_rest_all_figures_are_glibcs_own_and_a_trim_returns_what_was_predicted() {
         for case in CASES {
             let mut program = Program::start(&glibc, case);
             let heap = program.read();
-            let at = format!("{case} on {} ({:?})", heap.version, glibc.version);
+            let at = format!("{case} on {} ({:?})", heap.reader, glibc.version);
             if let Some(version) = &glibc.version {
-                assert_eq!(&heap.version, version, "{at}");
+                assert_eq!(heap.reader, format!("glibc {version}"), "{at}");
             }
             assert_equal(&at, &heap, &program.info());
             assert_trim(&at, &heap, program.trim());
@@ -50,27 +50,41 @@ fn at_rest_all_figures_are_glibcs_own_and_a_trim_returns_what_was_predicted() {
     }
 }
 
+fn glibc_of(heap: &Heap) -> ebb_inspect::Glibc {
+    heap.glibc.clone().expect("glibc's heap")
+}
+
+/// What glibc calls in use: threads' caches count there.
+fn mallinfo_in_use(breakdown: &Breakdown) -> u64 {
+    breakdown.system.bytes - breakdown.glibc_free().bytes
+}
+
 fn assert_equal(at: &str, heap: &Heap, info: &Info) {
-    let ledger = &heap.ledger;
-    assert!(ledger.adds_up(), "{at}: {ledger:?}");
+    let (breakdown, found) = (&heap.breakdown, glibc_of(heap));
+    assert!(breakdown.adds_up(), "{at}: {breakdown:?}");
     let read = Info {
-        system: ledger.system.bytes,
-        in_use: ledger.mallinfo_in_use(),
-        free: ledger.mallinfo_free(),
-        fastbins: ledger.fastbins.bytes,
-        mmapped_chunks: ledger.mmapped.chunks,
-        mmapped_bytes: ledger.mmapped.bytes,
+        system: breakdown.system.bytes,
+        in_use: mallinfo_in_use(breakdown),
+        free: breakdown.glibc_free().bytes,
+        fastbins: breakdown.fastbins.bytes,
+        mmapped_chunks: found.mmapped.chunks,
+        mmapped_bytes: found.mmapped.bytes,
     };
     assert_eq!(read, *info, "{at}: {heap:?}");
-    assert!(ledger.mmapped_complete, "{at}");
-    assert!(heap.quality.fastbins_complete, "{at}");
-    assert_eq!(heap.sizes.iter().map(|size| size.bytes).sum::<u64>(), ledger.in_use.bytes, "{at}");
+    assert!(found.mmapped_complete, "{at}");
+    assert!(found.quality.fastbins_complete, "{at}");
+    assert_eq!(
+        heap.classes.values().map(|class| class.bytes).sum::<u64>(),
+        breakdown.live.bytes,
+        "{at}"
+    );
 }
 
 fn assert_trim(at: &str, heap: &Heap, (before, after): (u64, u64)) {
     let returned = before - after;
-    let error = heap.trim.returns.abs_diff(returned);
-    assert!(error <= returned / 50, "{at}: predicted {}, returned {returned}", heap.trim.returns);
+    let predicted = glibc_of(heap).trim.returns;
+    let error = predicted.abs_diff(returned);
+    assert!(error <= returned / 50, "{at}: predicted {predicted}, returned {returned}");
 }
 
 /// The program goes on allocating: glibc's own figures differ before and after the walk. What was
@@ -83,8 +97,8 @@ fn a_busy_heap_is_read_within_six_percent() {
             let before = program.info();
             let heap = program.read();
             let after = program.info();
-            let read = heap.ledger.mallinfo_in_use();
-            assert!(heap.ledger.adds_up(), "{:?}", heap.ledger);
+            let read = mallinfo_in_use(&heap.breakdown);
+            assert!(heap.breakdown.adds_up(), "{:?}", heap.breakdown);
             let least = before.in_use.min(after.in_use);
             let most = before.in_use.max(after.in_use);
             assert!(
@@ -99,9 +113,9 @@ fn a_busy_heap_is_read_within_six_percent() {
 fn what_threads_caches_hold_is_a_line_of_its_own() {
     for glibc in all() {
         let heap = Program::start(&glibc, "cached").read();
-        let cached = heap.ledger.tcache;
+        let cached = heap.breakdown.cached;
         // A block of 200 bytes is a chunk of 208.
-        assert_eq!((heap.caches, cached.chunks, cached.bytes), (1, 5, 5 * 208));
+        assert_eq!((glibc_of(&heap).caches, cached.chunks, cached.bytes), (1, 5, 5 * 208));
         assert_eq!(cached.resident, cached.bytes);
     }
 }
@@ -109,11 +123,12 @@ fn what_threads_caches_hold_is_a_line_of_its_own() {
 #[test]
 fn the_ends_of_other_arenas_are_told_from_what_a_trim_returns() {
     let heap = Program::start(&own(), "secondary_tops").read();
-    let Ledger { secondary_tops, .. } = heap.ledger;
-    assert!(heap.trim.secondary_tops > 0);
-    assert!(heap.trim.secondary_tops <= secondary_tops.resident);
+    let Breakdown { secondary_tops, .. } = heap.breakdown;
+    let found = glibc_of(&heap);
+    assert!(found.trim.secondary_tops > 0);
+    assert!(found.trim.secondary_tops <= secondary_tops.resident);
     // The block of 30 MiB that was freed raised both thresholds.
-    let thresholds = heap.thresholds.unwrap();
+    let thresholds = found.thresholds.unwrap();
     assert!(thresholds.dynamic);
     assert!(thresholds.mmap_threshold >= 30 << 20, "{thresholds:?}");
     assert_eq!(thresholds.trim_threshold, 2 * thresholds.mmap_threshold);
@@ -125,7 +140,7 @@ fn thresholds_that_are_set_no_longer_move() {
     let program = Program::start_with(&own(), "cached", |command| {
         command.env("MALLOC_TRIM_THRESHOLD_", "65536").env("MALLOC_ARENA_MAX", "2");
     });
-    let thresholds = program.read().thresholds.unwrap();
+    let thresholds = glibc_of(&program.read()).thresholds.unwrap();
     assert!(!thresholds.dynamic);
     assert_eq!(thresholds.trim_threshold, 65536);
     assert_eq!(thresholds.arena_max, 2);
@@ -134,9 +149,9 @@ fn thresholds_that_are_set_no_longer_move() {
 #[test]
 fn blocks_that_were_never_touched_are_not_resident() {
     let heap = Program::start(&own(), "untouched").read();
-    let ledger = heap.ledger;
-    assert!(ledger.in_use.bytes >= 80 << 20);
-    assert!(ledger.in_use.resident < 1 << 20, "{ledger:?}");
+    let breakdown = heap.breakdown;
+    assert!(breakdown.live.bytes >= 80 << 20);
+    assert!(breakdown.live.resident < 1 << 20, "{breakdown:?}");
 }
 
 #[test]

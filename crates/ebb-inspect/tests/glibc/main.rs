@@ -5,5 +5,7 @@
 
 mod closed;
 mod figures;
+#[path = "../harness/mod.rs"]
 mod harness;
+mod program;
 mod untouched;

@@ -1,29 +1,15 @@
 //! Reading leaves a process as it is, whatever happens to it meanwhile.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ebb_inspect::memory::{Memory, Page, Presence, by_pages};
 use ebb_inspect::target::Backing;
-use ebb_inspect::{Heap, LOOK_WITHIN, Target, Unreadable, glibc::Unsupported};
+use ebb_inspect::{LOOK_WITHIN, Target, Unreadable, Unsupported, glibc};
 
-use crate::harness::{Program, own};
-
-/// Present bytes of each mapping, and the bytes of page tables.
-fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
-    let mappings = target.mappings().unwrap();
-    let present = mappings
-        .iter()
-        .filter(|mapping| mapping.readable && mapping.backing != Backing::Other)
-        .map(|mapping| {
-            let presence = Presence::read(target.memory(), mapping.start, mapping.end).unwrap();
-            (mapping.start, presence.bytes(mapping.start, mapping.end))
-        });
-    let tables = target.process().status().unwrap().vmpte;
-    (present.collect(), tables)
-}
+use crate::harness::state;
+use crate::program::{Program, own};
 
 #[test]
 fn no_page_and_no_page_table_is_added() {
@@ -32,7 +18,7 @@ fn no_page_and_no_page_table_is_added() {
         let target = Target::open(program.pid()).unwrap();
         let before = state(&target);
         assert!(before.1.is_some());
-        Heap::read(&target).unwrap();
+        glibc::read(&target).unwrap();
         assert_eq!(state(&target), before, "{case}");
     }
 }
@@ -75,8 +61,8 @@ fn a_vast_untouched_mapping_is_read_exactly_and_in_time() {
         let read = joined(|each| by_pages(target.memory(), around.0, around.1, each));
         assert_eq!(read, [(start, end, Page::Present)]);
     }
-    let heap = Heap::read(&target).unwrap();
-    assert!(heap.ledger.adds_up());
+    let heap = glibc::read(&target).unwrap();
+    assert!(heap.breakdown.adds_up());
 }
 
 /// Where the kernel can, it searches the page map; the answer is that of reading it.
@@ -106,7 +92,7 @@ fn a_process_is_read_without_its_help() {
     kill(pid, Signal::SIGSTOP).unwrap();
     let heap = program.read();
     kill(pid, Signal::SIGCONT).unwrap();
-    assert_eq!(heap.ledger.mallinfo_free(), program.info().free);
+    assert_eq!(heap.breakdown.glibc_free().bytes, program.info().free);
 }
 
 #[test]
@@ -114,7 +100,7 @@ fn a_process_that_ended_is_said_to_have() {
     let mut program = Program::start(&own(), "fresh");
     let target = Target::open(program.pid()).unwrap();
     program.kill();
-    let error = Heap::read(&target).unwrap_err();
+    let error = glibc::read(&target).unwrap_err();
     assert_eq!(error, Unsupported::Unreadable(Unreadable::Gone));
     let error = Target::open(program.pid()).unwrap_err();
     assert_eq!(error, Unreadable::Gone);
@@ -158,7 +144,7 @@ fn a_zombie_has_ended() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let error = match Target::open(pid).map_err(Unsupported::from) {
-        Ok(target) => Heap::read(&target).unwrap_err(),
+        Ok(target) => glibc::read(&target).unwrap_err(),
         Err(error) => error,
     };
     child.wait().unwrap();
@@ -173,8 +159,8 @@ fn a_process_may_end_while_it_is_read() {
         let target = Target::open(program.pid()).unwrap();
         let reader = std::thread::spawn(move || {
             loop {
-                match Heap::read(&target) {
-                    Ok(heap) => assert!(heap.ledger.adds_up()),
+                match glibc::read(&target) {
+                    Ok(heap) => assert!(heap.breakdown.adds_up()),
                     Err(error) => return error,
                 }
             }

@@ -1,13 +1,12 @@
 //! jemalloc: Debian's library, stripped, and the same inside a program, under settings of all kinds; the newest
 //! inside a Rust program, as its crate builds it.
 
-use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, jemalloc};
+use ebb_inspect::{Heap, jemalloc};
 
-use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state, wait_until};
+use crate::program::{Program, Symbols, Way, assert_sound, is_made, library, wait_until};
 use test_needs::needs;
 
-fn debians() -> Way {
+pub fn debians() -> Way {
     library("libjemalloc.so.2", "libjemalloc2")
 }
 
@@ -16,7 +15,7 @@ fn inside() -> Way {
     Way::Built("cc", arguments.map(str::to_owned).to_vec())
 }
 
-fn read(program: &Program) -> Holdings {
+pub fn read(program: &Program) -> Heap {
     jemalloc::read(&program.target(), &program.file).unwrap()
 }
 
@@ -41,7 +40,7 @@ impl Own {
 }
 
 #[test]
-fn the_ledger_is_jemallocs_own_to_the_byte() {
+fn the_breakdown_is_jemallocs_own_to_the_byte() {
     needs!("libjemalloc-dev");
     let ways = [
         (debians(), "jemalloc 5.3.0"),
@@ -55,26 +54,26 @@ fn the_ledger_is_jemallocs_own_to_the_byte() {
             let variables = ["MALLOC_CONF", "_RJEM_MALLOC_CONF"];
             let keep = variables.map(|name| (name, "dirty_decay_ms:3600000"));
             let mut program = Program::start(&way, case, &keep);
-            let holdings = read(&program);
+            let heap = read(&program);
             let what = format!("{case} {way:?}");
-            assert_sound(&holdings, &program.target(), &what);
-            let (ledger, own) = (holdings.ledger, Own::of(&mut program));
-            assert_eq!(holdings.reader, version, "{what}");
-            assert_eq!(holdings.torn, 0, "{what}");
+            assert_sound(&heap, &program.target(), &what);
+            let (breakdown, own) = (heap.breakdown, Own::of(&mut program));
+            assert_eq!(heap.reader, version, "{what}");
+            assert_eq!(heap.torn, 0, "{what}");
             // jemalloc counts what threads keep as allocated.
-            assert_eq!(ledger.live.bytes + ledger.cached.bytes, own.allocated, "{what}");
-            assert_eq!(ledger.cached.bytes, own.cached, "{what}");
-            assert_eq!(ledger.kept.bytes, own.dirty, "{what}");
-            assert_eq!(ledger.lazy.bytes, own.muzzy, "{what}");
+            assert_eq!(breakdown.live.bytes + breakdown.cached.bytes, own.allocated, "{what}");
+            assert_eq!(breakdown.cached.bytes, own.cached, "{what}");
+            assert_eq!(breakdown.kept.bytes, own.dirty, "{what}");
+            assert_eq!(breakdown.lazy.bytes, own.muzzy, "{what}");
             // Asking makes jemalloc set up what it asks for: at most a few pages out of the retained ones.
-            let retained = ledger.returned.bytes.abs_diff(own.retained);
-            assert!(retained <= 64 << 10, "{what}: {ledger:?}, {}", own.retained);
+            let retained = breakdown.returned.bytes.abs_diff(own.retained);
+            assert!(retained <= 64 << 10, "{what}: {breakdown:?}, {}", own.retained);
             assert!(own.allocated <= own.active);
             let [blocks, _, usable] = program.ask(b'o')[..] else { panic!() };
             // The C library and the runtime have a few blocks of their own, Rust's a few for each thread.
-            let others = ledger.live.chunks - blocks;
+            let others = breakdown.live.chunks - blocks;
             assert!(others <= 64, "{what}: {others} blocks of others");
-            assert!(ledger.live.bytes - usable < 512 << 10, "{what}: {ledger:?}, {usable}");
+            assert!(breakdown.live.bytes - usable < 512 << 10, "{what}: {breakdown:?}, {usable}");
         }
     }
 }
@@ -84,10 +83,10 @@ fn what_was_never_touched_is_not_resident_and_what_was_purged_is_returned() {
     needs!("libjemalloc-dev");
     let now = [("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")];
     let program = Program::start(&debians(), "burst", &now);
-    let ledger = read(&program).ledger;
-    assert!(ledger.kept.resident < 1 << 20, "{ledger:?}");
-    assert!(ledger.returned.bytes > 50 << 20, "{ledger:?}");
-    assert_eq!(ledger.returned.resident, 0);
+    let breakdown = read(&program).breakdown;
+    assert!(breakdown.kept.resident < 1 << 20, "{breakdown:?}");
+    assert!(breakdown.returned.bytes > 50 << 20, "{breakdown:?}");
+    assert_eq!(breakdown.returned.resident, 0);
 }
 
 #[test]
@@ -95,24 +94,22 @@ fn pages_that_are_given_back_lazily_are_a_line_of_their_own() {
     needs!("libjemalloc-dev");
     let lazily = "background_thread:true,dirty_decay_ms:100,muzzy_decay_ms:-1";
     let mut program = Program::start(&debians(), "burst", &[("MALLOC_CONF", lazily)]);
-    wait_until(|| read(&program).ledger.kept.bytes == 0);
-    let ledger = read(&program).ledger;
-    assert_eq!(ledger.lazy.bytes, Own::of(&mut program).muzzy);
-    assert!(ledger.lazy.resident > 50 << 20, "{ledger:?}");
-}
-
-fn jemalloc_thread_runs(program: &Program) -> bool {
-    read(program).settings["background_thread"] == "true"
+    wait_until(|| read(&program).breakdown.kept.bytes == 0);
+    let breakdown = read(&program).breakdown;
+    assert_eq!(breakdown.lazy.bytes, Own::of(&mut program).muzzy);
+    assert!(breakdown.lazy.resident > 50 << 20, "{breakdown:?}");
 }
 
 #[test]
 fn settings_are_those_in_force_with_symbols_and_without() {
     needs!("libjemalloc-dev");
-    let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,background_thread:true";
-    for way in [debians(), inside()] {
+    let fixed = ["-no-pie", "-l:libjemalloc.a", "-lm", "-lstdc++"].map(str::to_owned).to_vec();
+    let ways = [(debians(), None), (inside(), Some("je_")), (Way::Built("cc", fixed), Some("je_"))];
+    let settings = "dirty_decay_ms:1234,muzzy_decay_ms:-1,narenas:3,background_thread:true";
+    for (way, prefix) in ways {
         let program = Program::start(&way, "small", &[("MALLOC_CONF", settings)]);
         // jemalloc's thread gives itself its name.
-        wait_until(|| jemalloc_thread_runs(&program));
+        wait_until(|| read(&program).settings["background_thread"] == "true");
         let found = read(&program).settings;
         let setting = |name: &str| found.get(name).map(String::as_str);
         assert_eq!(setting("dirty_decay_ms"), Some("1234"), "{way:?}");
@@ -122,8 +119,21 @@ fn settings_are_those_in_force_with_symbols_and_without() {
         let [only] = of_process.as_slice() else {
             panic!("{of_process:?}");
         };
-        assert_eq!((only.dirty_decay_ms, only.background_thread), (1234, Some(true)));
+        assert_eq!((only.dirty_decay_ms, only.background_thread), (1234, Some(true)), "{way:?}");
+        if prefix.is_some() {
+            assert_eq!(only.prefix.as_deref(), prefix, "{way:?}");
+            assert_eq!((only.muzzy_decay_ms, only.narenas), (Some(-1), Some(3)), "{way:?}");
+            assert_eq!(only.file.file_name(), program.file.file_name(), "{way:?}");
+        }
     }
+    // Without settings: its defaults.
+    let of_process = jemalloc::settings(&Program::start(&inside(), "small", &[]).target()).unwrap();
+    assert_eq!(
+        (of_process[0].dirty_decay_ms, of_process[0].background_thread),
+        (10_000, Some(false))
+    );
+    let without = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
+    assert_eq!(jemalloc::settings(&without.target()).unwrap(), []);
 }
 
 #[test]
@@ -131,25 +141,8 @@ fn a_fork_loses_the_thread_that_purges() {
     needs!("libjemalloc-dev");
     let settings = [("MALLOC_CONF", "background_thread:true")];
     let program = Program::start(&inside(), "fork", &settings);
-    let holdings = read(&program);
-    assert_eq!(holdings.settings["background_thread"], "false");
-    assert_eq!(holdings.settings["background_thread_asked"], "true");
-    assert!(holdings.ledger.kept.resident > 20 << 20, "{:?}", holdings.ledger);
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("libjemalloc-dev");
-    let program = Program::start(&debians(), "survivors", &[]);
-    let target = program.target();
-    let before = state(&target);
-    jemalloc::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
-    let error = jemalloc::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("jemalloc"));
+    let heap = read(&program);
+    assert_eq!(heap.settings["background_thread"], "false");
+    assert_eq!(heap.settings["background_thread_asked"], "true");
+    assert!(heap.breakdown.kept.resident > 20 << 20, "{:?}", heap.breakdown);
 }

@@ -1,16 +1,15 @@
 //! mimalloc: Debian's library, and version 3 inside a Rust program as its crate builds it. The truth is the program's own count of its blocks and their usable sizes.
 
-use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, mimalloc};
+use ebb_inspect::{Heap, mimalloc};
 
-use crate::harness::{Program, Symbols, Way, assert_sound, is_made, library, state};
+use crate::program::{Program, Symbols, Way, assert_sound, is_made, library};
 use test_needs::needs;
 
-fn debians() -> Way {
+pub fn debians() -> Way {
     library("libmimalloc.so.2.0", "libmimalloc2.0")
 }
 
-fn read(program: &Program) -> Holdings {
+pub fn read(program: &Program) -> Heap {
     mimalloc::read(&program.target(), &program.file).unwrap()
 }
 
@@ -25,18 +24,18 @@ fn live_blocks_are_exact_but_for_the_c_librarys() {
         ];
         for (way, version) in ways.into_iter().filter(is_made) {
             let mut program = Program::start(&way, case, &[]);
-            let holdings = read(&program);
+            let heap = read(&program);
             let what = format!("{case} {way:?}");
-            assert_sound(&holdings, &program.target(), &what);
-            assert!(holdings.reader.starts_with(version), "{what}: {}", holdings.reader);
+            assert_sound(&heap, &program.target(), &what);
+            assert!(heap.reader.starts_with(version), "{what}: {}", heap.reader);
             let [blocks, _, usable] = program.ask(b'o')[..] else { panic!() };
-            let live = holdings.ledger.live;
+            let live = heap.breakdown.live;
             assert!((blocks..blocks + 64).contains(&live.chunks), "{what}: {live:?}, {blocks}");
             assert!(
                 (usable..usable + (512 << 10)).contains(&live.bytes),
                 "{what}: {live:?}, {usable}"
             );
-            assert_eq!(holdings.torn, 0, "{what}");
+            assert_eq!(heap.torn, 0, "{what}");
         }
     }
 }
@@ -45,8 +44,8 @@ fn live_blocks_are_exact_but_for_the_c_librarys() {
 fn blocks_that_other_threads_freed_are_not_live() {
     needs!("libmimalloc2.0");
     let program = Program::start(&debians(), "freed_elsewhere", &[]);
-    let ledger = read(&program).ledger;
-    assert!(ledger.live.bytes < 64 << 10, "{ledger:?}");
+    let breakdown = read(&program).breakdown;
+    assert!(breakdown.live.bytes < 64 << 10, "{breakdown:?}");
 }
 
 #[test]
@@ -57,21 +56,4 @@ fn its_options_are_read_by_name() {
     let settings = read(&program).settings;
     assert_eq!(settings["decommit_delay"], "1234", "{settings:?}");
     assert_eq!(settings["eager_commit_delay"], "3", "{settings:?}");
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("libmimalloc2.0");
-    let program = Program::start(&debians(), "survivors", &[]);
-    let target = program.target();
-    let before = state(&target);
-    mimalloc::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
-    let error = mimalloc::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("mimalloc"));
 }

@@ -1,15 +1,14 @@
 //! musl: Debian's libc and programs that have it inside. The truth is the program's own count of its blocks.
 
-use ebb_inspect::holdings::Unsupported;
-use ebb_inspect::{Holdings, musl};
+use ebb_inspect::{Heap, Unsupported, musl};
 
-use crate::harness::{Program, Way, assert_sound, state};
+use crate::program::{Program, Way, assert_sound};
 use test_needs::needs;
 
 /// Debian's musl, by the name that it is mapped with.
 const LIBRARY: &str = "/lib/ld-musl-x86_64.so.1";
 
-fn shared() -> Way {
+pub fn shared() -> Way {
     Way::Built("musl-gcc", Vec::new())
 }
 
@@ -17,7 +16,7 @@ fn inside() -> Way {
     Way::Built("musl-gcc", vec!["-static".to_owned()])
 }
 
-fn started(way: &Way, case: &str) -> Program {
+pub fn started(way: &Way, case: &str) -> Program {
     let mut program = Program::start(way, case, &[]);
     if *way == shared() {
         program.file =
@@ -26,7 +25,7 @@ fn started(way: &Way, case: &str) -> Program {
     program
 }
 
-fn read(program: &Program) -> Holdings {
+pub fn read(program: &Program) -> Heap {
     musl::read(&program.target(), &program.file).unwrap()
 }
 
@@ -36,14 +35,14 @@ fn live_blocks_are_exact() {
     for way in [shared(), inside()] {
         for case in ["live", "burst", "survivors", "threads"] {
             let mut program = started(&way, case);
-            let holdings = read(&program);
+            let heap = read(&program);
             let what = format!("{case} {way:?}");
-            assert_sound(&holdings, &program.target(), &what);
+            assert_sound(&heap, &program.target(), &what);
             let [blocks, asked, _] = program.ask(b'o')[..] else { panic!() };
-            let live = holdings.ledger.live;
+            let live = heap.breakdown.live;
             assert_eq!(live.chunks, blocks, "{what}");
-            assert_eq!(holdings.torn, 0, "{what}");
-            assert_eq!(holdings.error, 0.0, "{what}");
+            assert_eq!(heap.torn, 0, "{what}");
+            assert_eq!(heap.error, 0.0, "{what}");
             // A slot is larger than what was asked for by a fifth at most, and by less than a page where it is mapped.
             assert!(
                 (asked..asked + asked / 5 + 1).contains(&live.bytes),
@@ -57,9 +56,9 @@ fn live_blocks_are_exact() {
 fn what_survivors_pin_is_free_and_resident() {
     needs!("musl-tools");
     let program = started(&shared(), "survivors");
-    let ledger = read(&program).ledger;
-    assert!(ledger.free.resident > 60 << 20, "{ledger:?}");
-    assert!(ledger.kept.resident < 1 << 20, "{ledger:?}");
+    let breakdown = read(&program).breakdown;
+    assert!(breakdown.free.resident > 60 << 20, "{breakdown:?}");
+    assert!(breakdown.kept.resident < 1 << 20, "{breakdown:?}");
 }
 
 #[test]
@@ -77,23 +76,6 @@ fn its_version_is_that_of_the_file() {
 fn before_the_first_request_there_is_nothing_to_read() {
     needs!("musl-tools");
     let program = started(&inside(), "small");
-    let error = musl::read(&program.target(), &program.file).unwrap_err();
-    assert_eq!(error, Unsupported::NotThere("musl's mallocng"));
-}
-
-#[test]
-fn reading_adds_no_page_and_no_page_table() {
-    needs!("musl-tools");
-    let program = started(&shared(), "survivors");
-    let target = program.target();
-    let before = state(&target);
-    musl::read(&target, &program.file).unwrap();
-    assert_eq!(state(&target), before);
-}
-
-#[test]
-fn a_program_without_one_is_refused() {
-    let program = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
     let error = musl::read(&program.target(), &program.file).unwrap_err();
     assert_eq!(error, Unsupported::NotThere("musl's mallocng"));
 }

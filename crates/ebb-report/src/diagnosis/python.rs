@@ -93,7 +93,7 @@ mod tests {
             tracked: [1, 22, 333],
             frozen: if enabled { 0 } else { 4444 },
             complete,
-            swapped: false,
+            ..Collector::default()
         };
         let swapped = Collector { swapped: true, ..collector(true, false) };
         let interpreter = |id, collector| Interpreter { id, collector: Some(collector) };

@@ -4,56 +4,108 @@ use crate::results::sureness::Reading;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The figures of one run, or the names of a table's columns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measures {
+macro_rules! columns {
+    ($($(#[$meta:meta])* $field:ident: $column:ident, $unit:ident, $label:literal;)+) => {
+        /// The figures of one run.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+        pub struct Measures {
+            $($(#[$meta])* pub $field: Option<f64>,)+
+        }
+
+        /// A column of the table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Column {
+            $(#[doc = concat!("[`Measures::", stringify!($field), "`].")] $column,)+
+        }
+
+        impl Column {
+            /// All columns in the order of the table.
+            pub const ALL: &[Column] = &[$(Column::$column),+];
+
+            /// Its heading.
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Column::$column => $label,)+
+                }
+            }
+
+            /// Its unit.
+            pub fn unit(self) -> Unit {
+                match self {
+                    $(Column::$column => Unit::$unit,)+
+                }
+            }
+
+            /// The figure of this column in a run.
+            pub fn of(self, measures: &Measures) -> Option<f64> {
+                match self {
+                    $(Column::$column => measures.$field,)+
+                }
+            }
+        }
+    };
+}
+
+columns! {
     /// Memory at the end of the warm-up.
-    pub baseline_bytes: Option<f64>,
+    baseline_bytes: Baseline, Bytes, "baseline";
     /// The highest sample.
-    pub peak_bytes: Option<f64>,
+    peak_bytes: Peak, Bytes, "peak";
     /// Memory at the end of the last rest.
-    pub after_rest_bytes: Option<f64>,
+    after_rest_bytes: AfterRest, Bytes, "after rest";
     /// After rest minus baseline.
-    pub growth_bytes: Option<f64>,
+    growth_bytes: Growth, Bytes, "growth";
     /// Bytes that malloc_trim returned at the end.
-    pub reclaimable_bytes: Option<f64>,
+    reclaimable_bytes: Reclaimable, Bytes, "reclaimable";
     /// Live heap at the end of the last rest.
-    pub live_bytes: Option<f64>,
+    live_bytes: Live, Bytes, "live heap";
     /// CPU time from readiness to the end of the last phase.
-    pub cpu_s: Option<f64>,
+    cpu_s: Cpu, Seconds, "CPU s";
     /// The kernel's part of it.
-    #[serde(default)]
-    pub cpu_system_s: Option<f64>,
+    cpu_system_s: CpuSystem, Seconds, "system s";
     /// Page faults that needed no disk, in the same time.
-    #[serde(default)]
-    pub page_faults: Option<f64>,
+    page_faults: PageFaults, Count, "page faults";
     /// Pages that were returned to the kernel and were touched again, in the same time.
-    #[serde(default)]
-    pub refaults: Option<f64>,
-    /// Requests a second over the loaded phases.
-    pub throughput_per_s: Option<f64>,
+    refaults: Refaults, Count, "refaults";
+    /// Requests per second over the loaded phases.
+    throughput_per_s: Throughput, PerSecond, "requests/s";
     /// Median latency.
-    pub p50_ms: Option<f64>,
+    p50_ms: P50, Milliseconds, "p50 ms";
     /// 99th percentile of the latency.
-    pub p99_ms: Option<f64>,
+    p99_ms: P99, Milliseconds, "p99 ms";
     /// Slope of the rests' floors, per hour.
-    #[serde(default)]
-    pub slope_bytes_per_h: Option<f64>,
+    slope_bytes_per_h: Slope, BytesPerHour, "slope MB/h";
     /// The slowest answer of the health address under load.
-    #[serde(default)]
-    pub health_max_ms: Option<f64>,
+    health_max_ms: HealthMax, Milliseconds, "health max ms";
     /// Time for which a CPU quota held the service back.
-    #[serde(default)]
-    pub throttled_s: Option<f64>,
-    /// Of a window: the median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub typical_bytes: Option<f64>,
-    /// Of a window: the lowest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_bytes: Option<f64>,
-    /// Of a window: the median of the cgroup's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup_bytes: Option<f64>,
+    throttled_s: Throttled, Seconds, "throttled s";
+    /// The median of a window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    typical_bytes: Typical, Bytes, "median";
+    /// The lowest of a window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor_bytes: Floor, Bytes, "floor";
+    /// The median of a window's cgroup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup_bytes: Cgroup, Bytes, "cgroup";
+}
+
+/// The unit of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes, shown as MB.
+    Bytes,
+    /// A number of things.
+    Count,
+    /// Seconds.
+    Seconds,
+    /// Requests a second.
+    PerSecond,
+    /// Milliseconds.
+    Milliseconds,
+    /// Bytes an hour, shown as MB/h.
+    BytesPerHour,
 }
 
 /// A variant's figures over its complete runs, by column.
@@ -74,154 +126,6 @@ impl Summary {
     }
 }
 
-/// A column of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Column {
-    /// [`Measures::baseline_bytes`].
-    Baseline,
-    /// [`Measures::peak_bytes`].
-    Peak,
-    /// [`Measures::after_rest_bytes`].
-    AfterRest,
-    /// [`Measures::growth_bytes`].
-    Growth,
-    /// [`Measures::reclaimable_bytes`].
-    Reclaimable,
-    /// [`Measures::live_bytes`].
-    Live,
-    /// [`Measures::cpu_s`].
-    Cpu,
-    /// [`Measures::cpu_system_s`].
-    CpuSystem,
-    /// [`Measures::page_faults`].
-    PageFaults,
-    /// [`Measures::refaults`].
-    Refaults,
-    /// [`Measures::throughput_per_s`].
-    Throughput,
-    /// [`Measures::p50_ms`].
-    P50,
-    /// [`Measures::p99_ms`].
-    P99,
-    /// [`Measures::slope_bytes_per_h`].
-    Slope,
-    /// [`Measures::health_max_ms`].
-    HealthMax,
-    /// [`Measures::throttled_s`].
-    Throttled,
-    /// [`Measures::typical_bytes`].
-    Typical,
-    /// [`Measures::floor_bytes`].
-    Floor,
-    /// [`Measures::cgroup_bytes`].
-    Cgroup,
-}
-
-/// The unit of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Bytes, shown as MB.
-    Bytes,
-    /// A number of things.
-    Count,
-    /// Seconds.
-    Seconds,
-    /// Requests a second.
-    PerSecond,
-    /// Milliseconds.
-    Milliseconds,
-    /// Bytes an hour, shown as MB/h.
-    BytesPerHour,
-}
-
-impl Column {
-    /// All columns in the order of the table.
-    pub const ALL: [Column; 19] = [
-        Column::Baseline,
-        Column::Peak,
-        Column::AfterRest,
-        Column::Growth,
-        Column::Reclaimable,
-        Column::Live,
-        Column::Cpu,
-        Column::CpuSystem,
-        Column::PageFaults,
-        Column::Refaults,
-        Column::Throughput,
-        Column::P50,
-        Column::P99,
-        Column::Slope,
-        Column::HealthMax,
-        Column::Throttled,
-        Column::Typical,
-        Column::Floor,
-        Column::Cgroup,
-    ];
-
-    /// Its heading.
-    pub fn label(self) -> &'static str {
-        match self {
-            Column::Baseline => "baseline",
-            Column::Peak => "peak",
-            Column::AfterRest => "after rest",
-            Column::Growth => "growth",
-            Column::Reclaimable => "reclaimable",
-            Column::Live => "live heap",
-            Column::Cpu => "CPU s",
-            Column::CpuSystem => "system s",
-            Column::PageFaults => "page faults",
-            Column::Refaults => "refaults",
-            Column::Throughput => "requests/s",
-            Column::P50 => "p50 ms",
-            Column::P99 => "p99 ms",
-            Column::Slope => "slope MB/h",
-            Column::HealthMax => "health max ms",
-            Column::Throttled => "throttled s",
-            Column::Typical => "median",
-            Column::Floor => "floor",
-            Column::Cgroup => "cgroup",
-        }
-    }
-
-    /// Its unit.
-    pub fn unit(self) -> Unit {
-        match self {
-            Column::Cpu | Column::CpuSystem | Column::Throttled => Unit::Seconds,
-            Column::PageFaults | Column::Refaults => Unit::Count,
-            Column::Throughput => Unit::PerSecond,
-            Column::Slope => Unit::BytesPerHour,
-            Column::P50 | Column::P99 | Column::HealthMax => Unit::Milliseconds,
-            _ => Unit::Bytes,
-        }
-    }
-
-    /// The figure of this column in a run.
-    pub fn of(self, measures: &Measures) -> Option<f64> {
-        match self {
-            Column::Baseline => measures.baseline_bytes,
-            Column::Peak => measures.peak_bytes,
-            Column::AfterRest => measures.after_rest_bytes,
-            Column::Growth => measures.growth_bytes,
-            Column::Reclaimable => measures.reclaimable_bytes,
-            Column::Live => measures.live_bytes,
-            Column::Cpu => measures.cpu_s,
-            Column::CpuSystem => measures.cpu_system_s,
-            Column::PageFaults => measures.page_faults,
-            Column::Refaults => measures.refaults,
-            Column::Throughput => measures.throughput_per_s,
-            Column::P50 => measures.p50_ms,
-            Column::P99 => measures.p99_ms,
-            Column::Slope => measures.slope_bytes_per_h,
-            Column::HealthMax => measures.health_max_ms,
-            Column::Throttled => measures.throttled_s,
-            Column::Typical => measures.typical_bytes,
-            Column::Floor => measures.floor_bytes,
-            Column::Cgroup => measures.cgroup_bytes,
-        }
-    }
-}
-
 /// Median and spread of a column over the complete runs of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
@@ -237,6 +141,19 @@ pub struct Figure {
     pub versus_first: Option<Difference>,
 }
 
+impl Figure {
+    /// Of the values of some runs or windows; `None` of nothing.
+    pub(crate) fn of(values: &[f64], versus_first: Option<Difference>) -> Option<Figure> {
+        Some(Figure {
+            n: values.len() as u32,
+            median: ebb_statistics::median(values)?,
+            min: values.iter().copied().reduce(f64::min)?,
+            max: values.iter().copied().reduce(f64::max)?,
+            versus_first,
+        })
+    }
+}
+
 /// A difference of medians to the first variant.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
@@ -245,6 +162,5 @@ pub struct Difference {
     /// 95 % bootstrap interval; `None` with fewer than two runs on a side (direction only).
     pub interval: Option<(f64, f64)>,
     /// How it is to be read; `None` without an interval.
-    #[serde(default)]
     pub reading: Option<Reading>,
 }

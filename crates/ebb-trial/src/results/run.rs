@@ -7,7 +7,7 @@ use ebb_statistics::slope::Slope;
 use serde::{Deserialize, Serialize};
 
 /// One run: the service from ready to end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Which repetition, from 1.
     pub repetition: u32,
@@ -26,13 +26,11 @@ pub struct Run {
     /// Around the malloc_trim at the end.
     pub trim: Option<Trim>,
     /// Processes of it that were killed for lack of memory.
-    #[serde(default)]
     pub oom: Option<Oom>,
     /// The health address under load.
     #[serde(default)]
     pub health: Vec<HealthAnswer>,
     /// Time for which a CPU quota held it back; `None` where there is no quota.
-    #[serde(default)]
     pub throttled_s: Option<f64>,
     /// The figures of this run.
     pub measures: Measures,
@@ -45,7 +43,6 @@ pub struct Run {
     #[serde(default)]
     pub instruments: Vec<Instrument>,
     /// How the floors of its rests move from round to round, or from window to window.
-    #[serde(default)]
     pub slope: Option<Slope>,
     /// Restarts of a service that was watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,25 +52,13 @@ pub struct Run {
 impl Run {
     /// A run in which nothing was seen yet.
     pub fn new(repetition: u32) -> Run {
-        Run {
-            repetition,
-            outcome: Outcome::Complete,
-            ready_after_s: None,
-            phases: Vec::new(),
-            samples: Vec::new(),
-            marks: Vec::new(),
-            live: Vec::new(),
-            trim: None,
-            oom: None,
-            health: Vec::new(),
-            throttled_s: None,
-            measures: Measures::default(),
-            notes: Vec::new(),
-            disturbance: Disturbance::default(),
-            instruments: Vec::new(),
-            slope: None,
-            restarts: Vec::new(),
-        }
+        Run { repetition, ..Run::default() }
+    }
+
+    /// The results of the loads that count, in the order of the phases.
+    pub fn loads(&self) -> impl Iterator<Item = &LoadResult> {
+        let spans = self.phases.iter().filter(|span| span.kind.counts());
+        spans.filter_map(|span| span.load.as_ref())
     }
 }
 
@@ -148,16 +133,12 @@ pub struct LoadResult {
     /// How long it took.
     pub seconds: f64,
     /// Requests that were under way at once, where the load knows it.
-    #[serde(default)]
     pub concurrency: Option<f64>,
     /// Quantiles of the latency.
-    #[serde(default)]
     pub latency_ms: Option<Quantiles>,
     /// Upper bound and number of requests up to it.
-    #[serde(default)]
     pub histogram_ms: Option<Vec<(f64, u64)>>,
     /// Whose summary it is: a load tool's name, or the generator with its loop. `None`: the load's own.
-    #[serde(default)]
     pub tool: Option<String>,
 }
 
@@ -167,7 +148,6 @@ pub struct Quantiles {
     /// The median.
     pub p50: f64,
     /// The 99th percentile; not every tool tells it.
-    #[serde(default)]
     pub p99: Option<f64>,
 }
 
@@ -187,18 +167,18 @@ pub struct Sample {
     /// CPU time so far, user and system, ended children that were waited for included.
     pub cpu_s: Option<f64>,
     /// Kernel part of `cpu_s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_system_s: Option<f64>,
     /// Page faults so far that needed no disk, those of ended children that were waited for included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<u64>,
     /// Pages so far that a process of the tree had returned and touched again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refaults: Option<u64>,
     /// Processes in the tree.
     pub processes: u32,
     /// What an autoscaler sees of its cgroup (usage minus inactive file), of a cgroup that is watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_bytes: Option<u64>,
 }
 
@@ -254,10 +234,11 @@ pub struct Trim {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// All phases ran: it counts.
+    #[default]
     Complete,
     /// It ran but must not count, because the allocator was not in charge.
     Discarded {

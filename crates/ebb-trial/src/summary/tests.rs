@@ -1,7 +1,7 @@
 //! Figures from hand-made runs.
 
 use super::*;
-use crate::results::{Live, LoadResult, Trim};
+use crate::results::{Live, LoadResult, Outcome, Trim};
 
 fn sample(at_s: f64, megabytes: u64) -> Sample {
     Sample {

@@ -3,10 +3,11 @@
 use super::{Ask, FORMAT, Phase, Ready, Workload};
 use crate::results::PhaseKind;
 use crate::template::{self, Values};
+use ebb_allocators::Allocator;
 use std::collections::BTreeMap;
 
 /// Allocators of which it can be told that a program has them inside; what cannot be told is no variant.
-const LINKED: [&str; 3] = ["ebbmalloc", "jemalloc", "mimalloc"];
+const LINKED: [Allocator; 3] = [Allocator::Ebbmalloc, Allocator::Jemalloc, Allocator::Mimalloc];
 
 impl Workload {
     pub(super) fn check(&self) -> Result<(), String> {
@@ -30,12 +31,13 @@ impl Workload {
             );
         }
         for (name, variant) in &self.variants {
-            if variant.linked && !LINKED.contains(&variant.allocator.as_str()) {
+            if variant.linked && !LINKED.map(Allocator::name).contains(&variant.allocator.as_str())
+            {
                 return Err(format!(
                     "[variants.{name}] is linked, but ebb cannot recognise allocator = \"{}\" inside a program; it \
                      recognises {}",
                     variant.allocator,
-                    LINKED.join(", ")
+                    LINKED.map(Allocator::name).join(", ")
                 ));
             }
         }

@@ -98,9 +98,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if !args.json {
         terminal::print(&words(&plan, &tally, summary.requests, summary.errors, seconds))?;
     }
-    let line = serde_json::to_string(&summary)
-        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    terminal::print(&format!("{line}\n"))?;
+    terminal::print_json(&summary, false)?;
     Ok(Exit::Ok)
 }
 
@@ -123,16 +121,12 @@ fn words(plan: &Plan, tally: &Tally, requests: u64, errors: u64, seconds: f64) -
 }
 
 fn plan(args: &Args) -> Result<Plan, Failure> {
-    let usage = |what: String| Failure::new(Exit::Usage, what);
-    let body = match &args.body {
-        Some(path) => Some(
-            std::fs::read(path).map_err(|error| usage(format!("{}: {error}", path.display())))?,
-        ),
-        None => None,
-    };
+    let read =
+        |path: &PathBuf| std::fs::read(path).map_err(|error| Failure::at(Exit::Usage, path, error));
+    let body = args.body.as_ref().map(read).transpose()?;
     let method = match (&args.method, &body) {
         (Some(name), _) => http::Method::from_bytes(name.as_bytes())
-            .map_err(|_| usage(format!("--method {name}: not a method")))?,
+            .map_err(|_| Failure::usage(format!("--method {name}: not a method")))?,
         (None, Some(_)) => http::Method::POST,
         (None, None) => http::Method::GET,
     };
@@ -156,10 +150,10 @@ fn address(text: &str) -> Result<http::Uri, Failure> {
     match url {
         Ok(url) if url.scheme_str() == Some("http") && url.host().is_some() => Ok(url),
         Ok(url) if url.scheme_str() == Some("https") => {
-            Err(Failure::new(Exit::Usage, format!("{text}: ebb burst does not support TLS"))
+            Err(Failure::usage(format!("{text}: ebb burst does not support TLS"))
                 .remedy("use the service's plain HTTP address on this machine, or a load tool"))
         }
-        _ => Err(Failure::new(Exit::Usage, format!("{text}: not http://HOST[:PORT]/PATH"))),
+        _ => Err(Failure::usage(format!("{text}: not http://HOST[:PORT]/PATH"))),
     }
 }
 
@@ -168,5 +162,5 @@ fn header(text: &str) -> Result<(http::HeaderName, http::HeaderValue), Failure> 
         let name = http::HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
         Some((name, http::HeaderValue::from_str(value.trim()).ok()?))
     });
-    parsed.ok_or_else(|| Failure::new(Exit::Usage, format!("--header {text}: not NAME: VALUE")))
+    parsed.ok_or_else(|| Failure::usage(format!("--header {text}: not NAME: VALUE")))
 }

@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, unknown_allocator};
 use crate::paint;
 use crate::terminal;
+use ebb_allocators::Allocator;
 use ebb_deploy::check::Report;
 use ebb_deploy::check::declared;
 use ebb_deploy::check::dockerfile::Stages;
@@ -100,34 +101,22 @@ fn is_cgroup(path: &Path) -> bool {
 pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
     if name.contains('/') {
         let file = std::path::absolute(name)?;
-        let known = file.file_name().and_then(|name| ebb_allocators::by_file_name(name.to_str()?));
-        return Ok(Wanted {
-            name: name.to_owned(),
-            allocator: known.map(|it| it.name),
-            file: Some(file),
-        });
+        let known = file.file_name().and_then(|name| Allocator::from_file_name(name.to_str()?));
+        return Ok(Wanted { name: name.to_owned(), allocator: known, file: Some(file) });
     }
-    let Some(known) = ebb_allocators::by_name(name) else {
-        let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
-        return Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "allocator \"{name}\" is not known; known are {}, or the path of a shared object",
-                known.join(", ")
-            ),
-        ));
-    };
-    Ok(Wanted { name: known.name.to_owned(), allocator: Some(known.name), file: None })
+    let known = Allocator::from_choice(name)
+        .ok_or_else(|| unknown_allocator(name, ", or the path of a shared object"))?;
+    Ok(Wanted { name: known.to_string(), allocator: Some(known), file: None })
 }
 
 fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> {
     let resolved = target::resolve(&args.target).map_err(|error| {
         let looks_like_a_file = args.target.contains(['/', '.']);
         if looks_like_a_file && !Path::new(&args.target).exists() {
-            return Failure::new(Exit::Usage, format!("{}: no such file", args.target))
+            return Failure::usage(format!("{}: no such file", args.target))
                 .remedy(format!("{FILES}, or a process"));
         }
-        Failure::new(Exit::Usage, error.to_string())
+        error.into()
     })?;
     let pids = target::processes(&resolved, !args.no_children);
     Ok(processes::check(&args.target, &pids, wanted))
@@ -135,7 +124,7 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
 
 fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, Failure> {
     let unusable = |why: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+        Failure::at(Exit::Usage, path, why)
             .remedy("to check a running program, name its process or use `ebb run --verify`")
     };
     let text = text_of(path)?;
@@ -163,7 +152,7 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
     let stage = args.stage.as_deref();
     files::of_dockerfile(&args.target, &stages, stage, &context, wanted).ok_or_else(|| {
         let what = format!("{} has no stage {}", path.display(), stage.unwrap_or_default());
-        Failure::new(Exit::Usage, what).remedy(stages.names())
+        Failure::usage(what).remedy(stages.names())
     })
 }
 
@@ -174,10 +163,10 @@ fn text_of(path: &Path) -> Result<String, Failure> {
             std::io::ErrorKind::PermissionDenied => Exit::Permission,
             _ => Exit::Usage,
         };
-        Failure::new(exit, format!("{}: {error}", path.display()))
+        Failure::at(exit, path, error)
     })?;
     let wrong = |what: &str, remedy: &str| {
-        Err(Failure::new(Exit::Usage, format!("{} {what}", path.display())).remedy(remedy))
+        Err(Failure::usage(format!("{} {what}", path.display())).remedy(remedy))
     };
     if bytes.starts_with(b"\x7fELF") {
         return wrong(

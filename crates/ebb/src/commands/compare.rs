@@ -13,12 +13,11 @@ mod outputs;
 mod programs;
 mod progress;
 mod sketch;
-mod subject;
 mod tune;
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::terminal;
+use crate::{paint, signals, terminal};
 use earlier::Earlier;
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
@@ -154,7 +153,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         let trial = live::watch(&args.live, args.memory.into())?;
         return tell(&trial, args, output.as_ref());
     }
-    subject::check(&args.workload, &args.sketch)?;
+    sketch::check(&args.workload, &args.sketch)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let profile = args.profile.as_deref();
     let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());
@@ -169,7 +168,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let enclosures = args.limits.enclosures()?;
     if workload.setup.is_none() {
         programs::look_up(&workload)?;
-        observer::resolve_all(specs.clone(), &workload)?;
+        programs::resolve_all(specs.clone(), &workload)?;
     }
     let output = folder(args)?;
     args.exports.check()?;
@@ -182,12 +181,12 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     };
 
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
-    outputs::on_signals(interrupt.clone(), groups.clone())?;
+    signals::end_trial(interrupt.clone(), groups.clone())?;
     let progress = progress::Progress::new();
     prepare(&workload, logs.folder(), &groups, &interrupt, &progress)?;
     // After the setup: it may be what installs the service's program.
     programs::look_up(&workload)?;
-    let variants = observer::resolve_all(specs, &workload)?;
+    let variants = programs::resolve_all(specs, &workload)?;
 
     let (started, clock) = (SystemTime::now(), Instant::now());
     let steps = steps(&workload);
@@ -273,11 +272,12 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 
 /// The file's, or the one that the flags stand for.
 fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
-    let usage = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, error.to_string());
     match (args.workload.first(), args.sketch.workload()?) {
-        (Some(path), _) => Workload::load(path, profile).map_err(|error| usage(&error)),
+        (Some(path), _) => {
+            Workload::load(path, profile).map_err(|error| Failure::usage(error.to_string()))
+        }
         (None, Some(workload)) => Ok(workload),
-        (None, None) => Err(usage(&"neither a workload nor a service is given")),
+        (None, None) => Err(Failure::usage("neither a workload nor a service is given")),
     }
 }
 
@@ -295,7 +295,7 @@ fn specs(
         return Ok(earlier.specs());
     }
     variant::parse(&chosen(args, workload), &workload.variants)
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool
@@ -358,38 +358,32 @@ fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<
     // files.
     let written = output.map_or(Ok(()), |output| output.write(trial));
     let shown = if args.json {
-        outputs::json(trial).and_then(|text| terminal::print(&format!("{text}\n")))
+        terminal::print_json(trial, false)
     } else {
         let text = ebb_report::text::render(trial, outputs::terminal_width());
-        if terminal::has_colours() {
-            terminal::print(&crate::paint::trial(&text, trial.verdict.kind))
-        } else {
-            terminal::print(&text)
-        }
+        let has_colours = terminal::has_colours();
+        terminal::print(&if has_colours { paint::trial(&text, trial.verdict.kind) } else { text })
     };
     let exported = args.exports.write(trial);
-    let (written, exported) = match &shown {
-        Ok(()) => (kept(written), kept(exported)),
-        Err(_) => (written, exported),
+    // Files that were not written while stdout was.
+    let kept = |failure: Failure| {
+        if shown.is_err() {
+            return failure;
+        }
+        failure.remedy("the results are on stdout; free some space there before the next trial")
     };
+    let (written, exported) = (written.map_err(kept), exported.map_err(kept));
     outputs::all([shown, written, exported].into_iter())?;
     if let Some(output) = output {
         terminal::warn(&format!("the page is {}", output.page().display()));
         if trial.verdict.kind == VerdictKind::Recommend {
-            let results = output.results();
             terminal::warn(&format!(
                 "next: ebb fix FILE --from {} (a Dockerfile, compose file, manifest, unit, Procfile or Cargo.toml)",
-                results.display()
+                output.results().display()
             ));
         }
     }
     Ok(exit_of(trial))
-}
-
-/// Files that were not written while stdout was.
-fn kept(written: Result<(), Failure>) -> Result<(), Failure> {
-    const KEPT: &str = "the results are on stdout; free some space there before the next trial";
-    written.map_err(|failure| failure.remedy(KEPT))
 }
 
 fn exit_of(trial: &Trial) -> Exit {

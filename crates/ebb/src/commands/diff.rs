@@ -1,11 +1,10 @@
 //! `ebb diff`: what grew between two files of `ebb snap`.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use crate::commands::snap;
 use crate::exit::{Exit, Failure};
-use crate::terminal;
+use crate::{paint, terminal};
 use ebb_diagnosis::difference;
 
 const EXAMPLES: &str = "Example:
@@ -29,19 +28,13 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let difference = difference::of(&snap::read(&args.before)?, &snap::read(&args.after)?);
-    let text = match args.json {
-        true => {
-            serde_json::to_string_pretty(&difference)
-                .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
-                + "\n"
-        }
-        false => {
-            let text = ebb_report::growth::render_difference(&difference);
-            if terminal::has_colours() { crate::paint::difference(&text) } else { text }
-        }
-    };
-    terminal::print(&text)?;
-    Ok(Exit::Ok.into())
+    if args.json {
+        terminal::print_json(&difference, true)?;
+    } else {
+        let text = ebb_report::growth::render_difference(&difference);
+        terminal::print(&if terminal::has_colours() { paint::difference(&text) } else { text })?;
+    }
+    Ok(Exit::Ok)
 }

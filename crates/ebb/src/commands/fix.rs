@@ -40,7 +40,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let text = read(&args.file)?;
     let proposal = propose::propose(args, &text, &wish)?;
     let mut report = Report::new(&name, proposal.kind, Action::Nothing, wish.why.clone());
-    report.allocator = Some(wish.allocator.name.to_owned());
+    report.allocator = Some(wish.allocator.to_string());
     report.files = proposal.changes.iter().filter(|it| it.is_change()).map(shown).collect();
     report.notes.clone_from(&proposal.notes);
     report.check.clone_from(&proposal.check);
@@ -49,10 +49,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return match failed(&proposal.check) {
             Some(exit) => finish(args, &report, exit),
             None => {
-                report.notes.push(format!(
-                    "nothing to change: {name} puts {} in charge",
-                    wish.allocator.name
-                ));
+                report
+                    .notes
+                    .push(format!("nothing to change: {name} puts {} in charge", wish.allocator));
                 finish(args, &report, Exit::Ok)
             }
         };

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,8 +12,7 @@ use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
-use ebb_allocators::Environment;
-use ebb_process::inherited;
+use ebb_allocators::{Allocator, Environment};
 use ebb_process::program::{Program, ProgramError, privilege_gained};
 use ebb_trial::choice::{self, Choice};
 
@@ -22,7 +20,7 @@ mod report;
 mod start;
 mod verify;
 
-use start::{Start, not_started};
+use start::{Start, become_program};
 
 const EXAMPLES: &str = "Examples:
   ebb run -- ./service --port 80                 on ebbmalloc
@@ -35,7 +33,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc (no preload), or the path of a shared object
-    #[arg(long, short, value_name = "NAME|PATH", default_value = "ebbmalloc")]
+    #[arg(long, short, value_name = "NAME|PATH", default_value = Allocator::Ebbmalloc.name())]
     allocator: String,
 
     /// Use the allocator and settings that a trial recommends (results.json of `ebb compare -o`)
@@ -84,7 +82,7 @@ pub fn execute(args: Args) -> Result<ExitCode, Failure> {
 
 fn prepare(args: &Args) -> Result<Start, Failure> {
     let (command, rest) =
-        args.command.split_first().ok_or_else(|| Failure::new(Exit::Usage, "no command to run"))?;
+        args.command.split_first().ok_or_else(|| Failure::usage("no command to run"))?;
     let mut environment: BTreeMap<OsString, OsString> = env::vars_os().collect();
     let chosen = args.from.as_deref().map(from_trial).transpose()?;
     if let Some(chosen) = &chosen {
@@ -102,7 +100,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = ebb_allocators::resolve(&allocator, &program.elf).or_else(|error| {
+    let choice = ebb_process::library::resolve(&allocator, &program.elf).or_else(|error| {
         // That the program takes no library at all says more than that this one is not there.
         refuse(&program)?;
         Err(Failure::from(error))
@@ -135,9 +133,8 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
 /// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
 fn from_trial(file: &Path) -> Result<Choice, Failure> {
     let trial = earlier::read(file)?;
-    let chosen = choice::of(&trial).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{}: the trial has no variants", file.display()))
-    })?;
+    let chosen = choice::of(&trial)
+        .ok_or_else(|| Failure::usage(format!("{}: the trial has no variants", file.display())))?;
     terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
     Ok(chosen)
 }
@@ -145,56 +142,20 @@ fn from_trial(file: &Path) -> Result<Choice, Failure> {
 /// Refuses a program for which the loader ignores `LD_PRELOAD`.
 fn refuse(program: &Program) -> Result<(), Failure> {
     let image = program.image.display();
-    if program.elf.is_static() {
-        return Err(Failure::new(
-            Exit::Unsupported,
+    let (why, remedy) = if program.elf.is_static() {
+        (
             format!("{image} is statically linked: no library can be preloaded into it"),
+            "link the allocator into the program instead",
         )
-        .remedy("link the allocator into the program instead"));
-    }
-    if let Some(privilege) = privilege_gained(&program.image) {
-        return Err(Failure::new(
-            Exit::Unsupported,
+    } else if let Some(privilege) = privilege_gained(&program.image) {
+        (
             format!("{image} is {privilege}, so the loader ignores LD_PRELOAD"),
+            "run it as the user that it switches to, with its rights granted by the service manager",
         )
-        .remedy("run it as the user that it switches to, with its rights granted by the service manager"));
-    }
-    Ok(())
-}
-
-/// Replaces this process; the failure of that is all that can come back.
-fn become_program(start: &Start) -> Failure {
-    let text = |text: &OsStr| {
-        CString::new(text.as_bytes())
-            .map_err(|_| Failure::new(Exit::Usage, "an argument contains a zero byte"))
+    } else {
+        return Ok(());
     };
-    let strings = || -> Result<_, Failure> {
-        let file = text(start.file.as_os_str())?;
-        let arguments: Result<Vec<_>, _> = start.arguments.iter().map(|it| text(it)).collect();
-        let environment: Result<Vec<_>, _> = start
-            .environment
-            .iter()
-            .map(|(name, value)| {
-                let mut entry = name.clone();
-                entry.push("=");
-                entry.push(value);
-                text(&entry)
-            })
-            .collect();
-        Ok((file, arguments?, environment?))
-    };
-    let (file, arguments, environment) = match strings() {
-        Ok(strings) => strings,
-        Err(failure) => return failure,
-    };
-    if let Err(errno) = inherited::restore() {
-        return Failure::new(Exit::Internal, format!("SIGPIPE cannot be restored: {errno}"));
-    }
-    // Not the standard library's way: it would empty the mask of blocked signals, too.
-    match nix::unistd::execve(&file, &arguments, &environment) {
-        Ok(never) => match never {},
-        Err(errno) => not_started(start, errno),
-    }
+    Err(Failure::new(Exit::Unsupported, why).remedy(remedy))
 }
 
 impl From<ProgramError> for Failure {

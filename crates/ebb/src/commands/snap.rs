@@ -4,10 +4,10 @@ use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use crate::commands::why::Observer;
+use crate::arguments;
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
 use crate::terminal;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::Snapshot;
@@ -20,17 +20,8 @@ const EXAMPLES: &str = "Example:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A pid, a process name, a unit, a container's id, or the path of a cgroup
-    #[arg(value_name = "TARGET", required_unless_present = "pid", conflicts_with = "pid")]
-    target: Option<String>,
-
-    /// The target's pid
-    #[arg(short, long, value_name = "PID")]
-    pid: Option<u32>,
-
-    /// Only the process itself, without its descendants
-    #[arg(long)]
-    no_children: bool,
+    #[command(flatten)]
+    target: arguments::Target,
 
     /// Output file [default: stdout]
     #[arg(long, short, value_name = "FILE")]
@@ -38,74 +29,55 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
-    let target = target(args.target.as_ref(), args.pid);
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
+    let target = args.target.name();
     let resolved = target::resolve_in_one_cgroup(&target)?;
-    let snapshot = Observer::default().look(&resolved, !args.no_children, Depth::Objects);
+    let snapshot = Observer::default().look(&resolved, !args.target.no_children, Depth::Objects);
     if snapshot.processes.is_empty() {
-        return Err(Failure::new(
-            Exit::NotEnoughEvidence,
-            format!("{target} ended before it was read"),
-        ));
+        return Err(Failure::ended(&target));
     }
-    let text = serde_json::to_string_pretty(&snapshot)
-        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
-        + "\n";
     match &args.output {
-        Some(path) => write(path, &text, None)?,
-        None => terminal::print(&text)?,
+        Some(path) => write(path, &(serde_json::to_string_pretty(&snapshot)? + "\n"), None)?,
+        None => terminal::print_json(&snapshot, true)?,
     }
-    Ok(Exit::Ok.into())
-}
-
-/// The target, which clap has made sure is one of both.
-pub(super) fn target(named: Option<&String>, pid: Option<u32>) -> String {
-    match (named, pid) {
-        (Some(named), _) => named.clone(),
-        (None, Some(pid)) => pid.to_string(),
-        (None, None) => String::new(),
-    }
+    Ok(Exit::Ok)
 }
 
 /// Writes a file whole or not at all: readers see the old one or the new one, never a part. `mode` is what others may do
 /// with it; without it the user's mask says that.
 pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Failure> {
-    let failed = |error: &std::io::Error| {
-        Failure::new(Exit::NotWritten, format!("{} was not written: {error}", path.display()))
+    let failed = |error: std::io::Error| {
+        let what = format!("{} was not written: {error}", path.display());
+        Failure::new(Exit::NotWritten, what)
     };
     // A link keeps its place; a device or a pipe takes what is written to it.
     let path_of = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(&path_of).is_ok_and(|it| !it.is_file()) {
-        return std::fs::write(&path_of, text).map_err(|error| failed(&error));
+        return std::fs::write(&path_of, text).map_err(failed);
     }
-    let folder = match path_of.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+    let replace = || {
+        let folder = path_of.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let permissions = Permissions::from_mode(mode.unwrap_or(0o666));
+        let mut file = tempfile::Builder::new()
+            .prefix(".ebb-")
+            .permissions(permissions.clone())
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_data()?;
+        if mode.is_some() {
+            file.as_file().set_permissions(permissions)?;
+        }
+        file.persist(&path_of)?;
+        Ok(())
     };
-    let permissions = Permissions::from_mode(mode.unwrap_or(0o666));
-    let mut file = tempfile::Builder::new()
-        .prefix(".ebb-")
-        .permissions(permissions.clone())
-        .tempfile_in(folder)
-        .map_err(|error| failed(&error))?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.as_file().sync_data())
-        .map_err(|error| failed(&error))?;
-    if mode.is_some() {
-        let file = file.as_file();
-        file.set_permissions(permissions).map_err(|error| failed(&error))?;
-    }
-    file.persist(&path_of).map_err(|error| failed(&error.error))?;
-    Ok(())
+    replace().map_err(failed)
 }
 
 /// Reads what [`execute`] wrote.
 pub fn read(path: &Path) -> Result<Snapshot, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| at(path, &error))?;
-    serde_json::from_str(&text)
-        .map_err(|error| at(path, &error).remedy("it must be a file of `ebb snap`"))
-}
-
-fn at(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb snap`")
+    })
 }

@@ -2,20 +2,20 @@
 //! worth it and safe: by a CPython that takes such requests, or by a thread that is stopped, if that was asked for. Then
 //! measures.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::arguments;
-use crate::commands::why::{Ending, Observer, find};
 use crate::exit::{Exit, Failure};
-use crate::relief::remote::NotDone;
-use crate::relief::{inject, reclaim, remote};
+use crate::look::Observer;
+use crate::relief::inject::{self, NotDone};
+use crate::relief::reclaim;
+use crate::signals::Ending;
 use crate::terminal;
 use ebb_diagnosis::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
 use ebb_diagnosis::trim::{Limits, judge};
 use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
-use ebb_process::target::Resolved;
+use ebb_process::target::{self, Resolved};
 
 const EXAMPLES: &str = "Examples:
   ebb trim --dry-run 4711                what malloc_trim would return, and how long it would take
@@ -70,10 +70,10 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let observer = Observer::default();
     let Some(every) = args.every else {
-        return Ok(round(args, &observer)?.into());
+        return round(args, &observer);
     };
     let ending = Ending::listen()?;
     loop {
@@ -87,25 +87,21 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
             result => result?,
         };
         if !ending.sleep_until(started + every) {
-            return Ok(exit.into());
+            return Ok(exit);
         }
     }
 }
 
 /// One round: looks, judges, trims, measures and prints.
 fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
-    let found = find(std::slice::from_ref(&args.target))?;
-    let resolved = found.first().ok_or_else(|| Failure::new(Exit::Usage, "no target"))?;
+    let resolved = target::resolve(&args.target)?;
     if args.page_cache && resolved.cgroup.is_none() {
-        return Err(Failure::new(Exit::Usage, format!("{} is not a cgroup", args.target))
+        return Err(Failure::usage(format!("{} is not a cgroup", args.target))
             .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"));
     }
-    let snapshot = observer.look(resolved, !args.no_children, Depth::Heaps);
+    let snapshot = observer.look(&resolved, !args.no_children, Depth::Heaps);
     if snapshot.processes.is_empty() {
-        return Err(Failure::new(
-            Exit::NotEnoughEvidence,
-            format!("{} ended before it was read", args.target),
-        ));
+        return Err(Failure::ended(&args.target));
     }
     let cost = inject::cost();
     let processes: Vec<ProcessTrim> = snapshot
@@ -120,15 +116,11 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
         processes,
         page_cache: place.map(reclaim::page_cache),
     };
-    let text = match args.json {
-        true => {
-            serde_json::to_string(&trim)
-                .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?
-                + "\n"
-        }
-        false => ebb_report::trim::render(&trim),
-    };
-    terminal::print(&text)?;
+    if args.json {
+        terminal::print_json(&trim, false)?;
+    } else {
+        terminal::print(&ebb_report::trim::render(&trim))?;
+    }
     Ok(exit(&trim))
 }
 
@@ -142,10 +134,7 @@ fn one(
 ) -> ProcessTrim {
     let limits = Limits { least_bytes: args.min, most_pause_s: args.max_pause.as_secs_f64() };
     let (predicted, left) = judge(process, &snapshot.missing, cost, &limits);
-    let done = match left {
-        Some(left) => Err(left),
-        None => relieve(args, process),
-    };
+    let done = left.map_or_else(|| relieve(args, process), Err);
     let (outcome, measured) = match done {
         Ok(call) => (Outcome::Trimmed(call), measure(observer, process)),
         Err(left) => (Outcome::Left(left), None),
@@ -172,7 +161,7 @@ fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
         return Err(not_asked("nothing was changed".to_owned(), remedy));
     }
     let asked = match process.runtime {
-        Some(Runtime::Cpython) => remote::malloc_trim(process.pid, args.wait),
+        Some(Runtime::Cpython) => inject::remote_malloc_trim(process.pid, args.wait),
         _ => Err(NotDone::Unoffered("nothing was changed".to_owned())),
     };
     match asked {
@@ -201,7 +190,6 @@ fn measure(observer: &Observer, before: &Process) -> Option<Measured> {
     })
 }
 
-/// One code for all: the only one that is not success, or that of several that differ.
 fn exit(trim: &Trim) -> Exit {
     let of_left = |left: &Left| match left.reason {
         Reason::BelowThreshold | Reason::ReturnsByItself => Exit::Ok,
@@ -216,13 +204,5 @@ fn exit(trim: &Trim) -> Exit {
         Outcome::Left(left) => Some(of_left(left)),
     });
     let of_cache = trim.page_cache.iter().filter_map(|cache| cache.refused.as_ref());
-    let mut codes: Vec<Exit> = of_processes.chain(of_cache.map(of_left)).collect();
-    codes.retain(|code| *code != Exit::Ok);
-    codes.sort_by_key(|code| code.code());
-    codes.dedup();
-    match codes.as_slice() {
-        [] => Exit::Ok,
-        [only] => *only,
-        _ => Exit::Mixed,
-    }
+    Exit::of_all(of_processes.chain(of_cache.map(of_left)))
 }

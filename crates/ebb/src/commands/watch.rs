@@ -5,14 +5,14 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::arguments;
 use crate::commands::snap;
-use crate::commands::why::{Ending, Observer};
 use crate::exit::{Exit, Failure};
+use crate::look::Observer;
+use crate::signals::Ending;
 use crate::terminal;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Snapshot};
@@ -33,17 +33,8 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("where").required(true).multiple(true).args(["prometheus", "listen"])))]
 pub struct Args {
-    /// A pid, a process name, a unit, a container's id, or the path of a cgroup
-    #[arg(value_name = "TARGET", required_unless_present = "pid", conflicts_with = "pid")]
-    target: Option<String>,
-
-    /// The target's pid
-    #[arg(short, long, value_name = "PID")]
-    pid: Option<u32>,
-
-    /// Only the process itself, without its descendants
-    #[arg(long)]
-    no_children: bool,
+    #[command(flatten)]
+    target: arguments::Target,
 
     /// Write the figures to this file, for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
@@ -59,20 +50,20 @@ pub struct Args {
 }
 
 /// Runs the command; ends by a signal, or where it can no longer write.
-pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let ending = Ending::listen()?;
     let page = Arc::new(Mutex::new(String::new()));
     if let Some(address) = &args.listen {
         serve(address, Arc::clone(&page))?;
     }
-    let target = snap::target(args.target.as_ref(), args.pid);
+    let target = args.target.name();
     let mut figures = Figures::default();
     loop {
         let started = Instant::now();
         // Found anew each time: a service that was restarted has another pid.
         match target::resolve_in_one_cgroup(&target) {
             Ok(resolved) => {
-                let text = figures.look(&resolved, !args.no_children)?;
+                let text = figures.look(&resolved, !args.target.no_children)?;
                 if let Some(path) = &args.prometheus {
                     // The collector runs as another user.
                     snap::write(path, &text, Some(0o644))?;
@@ -86,7 +77,7 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
             Err(error) => terminal::warn(&error.to_string()),
         }
         if !ending.sleep_until(started + args.every.max(LEAST_EVERY)) {
-            return Ok(Exit::Ok.into());
+            return Ok(Exit::Ok);
         }
     }
 }
@@ -155,7 +146,7 @@ fn address(text: &str) -> Result<Listen, String> {
 fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
     let server = tiny_http::Server::http(address.0.as_slice()).map_err(|error| {
         let address = address.0.first().map_or_else(String::new, SocketAddr::to_string);
-        Failure::new(Exit::Usage, format!("{address}: {error}"))
+        Failure::usage(format!("{address}: {error}"))
     })?;
     terminal::warn(&format!("listening on http://{}/metrics", server.server_addr()));
     std::thread::spawn(move || {

@@ -2,25 +2,21 @@
 //! and what to do. Reads only, and never stops the process.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::terminal;
+use crate::look::Observer;
+use crate::{paint, terminal};
 use ebb_diagnosis::facts::diagnosis::{Diagnosis, VerdictKind};
 use ebb_process::look::Depth;
-use ebb_process::target::{self, NotFound, Resolved};
+use ebb_process::target::{self, Resolved};
 use ebb_report::diagnosis::Form;
 
-mod cpython;
-mod observe;
 mod subject;
 mod watch;
 
-pub use observe::Observer;
 use subject::Subject;
-pub use watch::Ending;
 
 const EXAMPLES: &str = "Examples:
   ebb why 4711                    a process and its descendants, in ten lines
@@ -81,7 +77,7 @@ impl Args {
 }
 
 /// Runs the command.
-pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let observer = Observer::default();
     if let Some(time) = args.watch {
         return watch_one(args, &observer, time);
@@ -90,20 +86,24 @@ pub fn execute(args: &Args) -> Result<ExitCode, Failure> {
         ebb_diagnosis::of(observer.look(resolved, !args.no_children, Depth::Settled))
     };
     let diagnoses: Vec<Diagnosis> = if args.command.is_empty() {
-        let found = find(&args.targets())?;
-        let each = found.into_iter().flat_map(target::by_cgroup);
+        let found: Result<Vec<Resolved>, _> =
+            args.targets().iter().map(|asked| target::resolve(asked)).collect();
+        let each = found?.into_iter().flat_map(target::by_cgroup);
         each.map(|resolved| look(&resolved)).collect()
     } else {
         let mut subject = Subject::start(&args.command)?;
         vec![look(&subject.run_for(args.after)?)]
     };
-    let text = if args.json { json(diagnoses.as_slice())? } else { text(&diagnoses, args.form()) };
-    terminal::print(&text)?;
-    Ok(exit(&diagnoses).into())
+    if args.json {
+        terminal::print_json(diagnoses.as_slice(), true)?;
+    } else {
+        terminal::print(&text(&diagnoses, args.form()))?;
+    }
+    Ok(Exit::of_all(diagnoses.iter().map(|it| code(it.verdict.kind, it))))
 }
 
 /// Watches the one target, or the command.
-fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCode, Failure> {
+fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<Exit, Failure> {
     let mut subject;
     let resolved = match args.targets().as_slice() {
         [] => {
@@ -111,22 +111,17 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<ExitCod
             subject.run_for(args.after)?
         }
         [one] => target::resolve_in_one_cgroup(one)?,
-        _ => return Err(Failure::new(Exit::Usage, "--watch takes one target")),
+        _ => return Err(Failure::usage("--watch takes one target")),
     };
     let growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
-    let text = if args.json {
-        json(&growth)?
+    if args.json {
+        terminal::print_json(&growth, true)?;
     } else {
         let text = ebb_report::growth::render(&growth, args.form());
-        if terminal::has_colours() { crate::paint::growth(&text, &growth) } else { text }
-    };
-    terminal::print(&text)?;
-    Ok(code(growth.verdict.kind, &growth.last).into())
-}
-
-/// The targets, all of which must exist.
-pub fn find(asked: &[String]) -> Result<Vec<Resolved>, Failure> {
-    asked.iter().map(|asked| target::resolve(asked).map_err(Failure::from)).collect()
+        let has_colours = terminal::has_colours();
+        terminal::print(&if has_colours { paint::growth(&text, &growth) } else { text })?;
+    }
+    Ok(code(growth.verdict.kind, &growth.last))
 }
 
 fn text(diagnoses: &[Diagnosis], form: Form) -> String {
@@ -135,51 +130,21 @@ fn text(diagnoses: &[Diagnosis], form: Form) -> String {
     }
     let each = diagnoses.iter().map(|diagnosis| {
         let text = ebb_report::diagnosis::render(std::slice::from_ref(diagnosis), form);
-        crate::paint::diagnosis(&text, diagnosis)
+        paint::diagnosis(&text, diagnosis)
     });
     each.collect::<Vec<String>>().join("\n")
 }
 
-fn json(diagnoses: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(diagnoses)
-        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    Ok(text + "\n")
-}
-
-/// One code for all: that of the only verdict, or of several that differ.
-fn exit(diagnoses: &[Diagnosis]) -> Exit {
-    let mut codes: Vec<Exit> =
-        diagnoses.iter().map(|diagnosis| code(diagnosis.verdict.kind, diagnosis)).collect();
-    codes.retain(|code| *code != Exit::Ok);
-    codes.dedup();
-    match codes.as_slice() {
-        [] => Exit::Ok,
-        [only] => *only,
-        _ => Exit::Mixed,
-    }
-}
-
 fn code(kind: VerdictKind, diagnosis: &Diagnosis) -> Exit {
+    // A closed door is something else than a heap that nobody can read.
+    let is_closed = || diagnosis.snapshot.missing.iter().any(|it| it.what == "mappings");
     match kind {
         VerdictKind::InUse => Exit::Ok,
         VerdictKind::Retention => Exit::Retention,
         VerdictKind::LiveHeapGrows => Exit::LiveHeapGrows,
         VerdictKind::NotHeap => Exit::NotHeap,
         VerdictKind::Mixed => Exit::Mixed,
-        VerdictKind::NotEnoughEvidence => {
-            // A closed door is something else than a heap that nobody can read.
-            let closed =
-                diagnosis.snapshot.missing.iter().any(|missing| missing.what == "mappings");
-            match closed {
-                true => Exit::Permission,
-                false => Exit::NotEnoughEvidence,
-            }
-        }
-    }
-}
-
-impl From<NotFound> for Failure {
-    fn from(error: NotFound) -> Self {
-        Failure::new(Exit::Usage, error.to_string())
+        VerdictKind::NotEnoughEvidence if is_closed() => Exit::Permission,
+        VerdictKind::NotEnoughEvidence => Exit::NotEnoughEvidence,
     }
 }

@@ -2,27 +2,29 @@
 
 use std::time::Duration;
 
-use ebb_diagnosis::facts::trim::{Call, Cost, Left};
+use ebb_diagnosis::facts::trim::{Call, Cost, Left, Reason};
 
-/// Calls malloc_trim in process `pid`, by the first of its threads that is at a safe place within `patience`.
-pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, Left> {
-    here::malloc_trim(pid, patience)
-}
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+pub use here::{cost, malloc_trim, remote_malloc_trim};
 
-/// What returning memory costs on this machine, where it can be measured.
-pub fn cost() -> Option<Cost> {
-    here::cost()
+/// Why there was no call by CPython.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// This process has no such way, for this reason.
+    Unoffered(String),
+    /// It has, and it came to nothing.
+    Left(Left),
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod here {
-    use std::time::Duration;
-
+    use super::{Call, Cost, Duration, Left, NotDone, Reason};
+    use ebb_diagnosis::facts::trim::Route;
+    use ebb_inject::remote::{self, NotRun};
     use ebb_inject::{Function, NotCalled, function::NotFound};
     use ebb_inspect::{Target, Unreadable};
 
-    use ebb_diagnosis::facts::trim::{Call, Cost, Left, Reason, Route};
-
+    /// Calls malloc_trim in process `pid`, by the first of its threads that is at a safe place within `patience`.
     pub fn malloc_trim(pid: i32, patience: Duration) -> Result<Call, Left> {
         let target = Target::open(pid).map_err(|error| unreadable(&error))?;
         let function = Function::malloc_trim(&target).map_err(|error| match error {
@@ -40,6 +42,21 @@ mod here {
         })
     }
 
+    /// Has the interpreter in process `pid` call malloc_trim, if its main thread comes by within `patience`.
+    pub fn remote_malloc_trim(pid: i32, patience: Duration) -> Result<Call, NotDone> {
+        let target = Target::open(pid).map_err(|error| not_run(error.into()))?;
+        let ran = remote::malloc_trim(&target, patience).map_err(not_run)?;
+        Ok(Call {
+            route: Route::RemoteExec,
+            thread: ran.thread,
+            stopped_s: None,
+            waited_s: Some(ran.waited.as_secs_f64()),
+            ran_s: ran.ran.map(|ran| ran.as_secs_f64()),
+            attempts: 1,
+        })
+    }
+
+    /// What returning memory costs on this machine, where it can be measured.
     pub fn cost() -> Option<Cost> {
         let cost = ebb_inject::Cost::measure().ok()?;
         Some(Cost {
@@ -62,6 +79,22 @@ mod here {
         left(reason, error.to_string(), remedy)
     }
 
+    fn not_run(error: NotRun) -> NotDone {
+        let (reason, remedy) = match &error {
+            NotRun::Unoffered(why) => return NotDone::Unoffered(why.clone()),
+            NotRun::Gone => (Reason::Gone, None),
+            NotRun::Refused(gate) => (Reason::NoRight, Some(gate.remedy())),
+            NotRun::NoThread { .. } => (
+                Reason::NoPlace,
+                Some("try again, wait longer with --wait, or --inject".to_owned()),
+            ),
+            NotRun::Failed(_) => {
+                (Reason::Unfit, Some("--inject calls malloc_trim without Python's help".to_owned()))
+            }
+        };
+        NotDone::Left(left(reason, error.to_string(), remedy))
+    }
+
     fn unreadable(error: &Unreadable) -> Left {
         let reason = match error {
             Unreadable::Gone => Reason::Gone,
@@ -76,21 +109,24 @@ mod here {
     }
 }
 
+/// Calls malloc_trim in a process: not here.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
-mod here {
-    use std::time::Duration;
+pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, Left> {
+    Err(Left {
+        reason: Reason::CannotTrim,
+        why: "--inject works on x86-64 with glibc only".to_owned(),
+        remedy: Some("call malloc_trim(0) in the program".to_owned()),
+    })
+}
 
-    use ebb_diagnosis::facts::trim::{Call, Cost, Left, Reason};
+/// Has an interpreter call malloc_trim: not here.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+pub fn remote_malloc_trim(_: i32, _: Duration) -> Result<Call, NotDone> {
+    Err(NotDone::Unoffered("remote execution works on x86-64 with glibc only".to_owned()))
+}
 
-    pub fn malloc_trim(_: i32, _: Duration) -> Result<Call, Left> {
-        Err(Left {
-            reason: Reason::CannotTrim,
-            why: "--inject works on x86-64 with glibc only".to_owned(),
-            remedy: Some("call malloc_trim(0) in the program".to_owned()),
-        })
-    }
-
-    pub fn cost() -> Option<Cost> {
-        None
-    }
+/// What returning memory costs: not measured here.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+pub fn cost() -> Option<Cost> {
+    None
 }

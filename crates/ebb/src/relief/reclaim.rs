@@ -11,13 +11,6 @@ use ebb_diagnosis::facts::trim::{Left, PageCache, Reason};
 use ebb_process::cgroup::Place;
 use ebb_process::snapshot::CgroupParts;
 
-/// How a cgroup is made to reclaim file pages only.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Request {
-    file: &'static str,
-    text: String,
-}
-
 /// Drops the page cache of a cgroup.
 pub fn page_cache(place: &Place) -> PageCache {
     let before = place.read().parts;
@@ -30,7 +23,7 @@ pub fn page_cache(place: &Place) -> PageCache {
         refused: None,
     };
     let asked = request(place.version, place.is_root(), may_swap(place), result.before)
-        .and_then(|request| ask(&place.folder, &request));
+        .and_then(|(file, text)| ask(&place.folder.join(file), &text));
     match asked {
         Ok(()) => {
             let after = place.read().parts;
@@ -51,55 +44,40 @@ fn droppable(parts: &CgroupParts) -> Option<u64> {
     }
 }
 
-/// Pure: what to write, or why nothing may be written.
+/// Pure: what to write into which file, so that only pages of files go; or why nothing may be written.
 fn request(
     version: u8,
     is_root: bool,
     may_swap: bool,
     bytes: Option<u64>,
-) -> Result<Request, Left> {
-    let refuse = |reason, why: &str, remedy: &str| Left {
-        reason,
-        why: why.to_owned(),
-        remedy: Some(remedy.to_owned()),
-    };
-    if is_root {
-        return Err(refuse(
+) -> Result<(&'static str, String), Left> {
+    let (reason, why, remedy) = match (version, bytes) {
+        _ if is_root => (
             Reason::CannotTrim,
             "it is the root cgroup, which contains the whole machine",
             "name the cgroup of the service",
-        ));
-    }
-    match (version, bytes) {
-        (1, _) if may_swap => Err(refuse(
+        ),
+        (1, _) if may_swap => (
             Reason::CannotTrim,
             "memory.force_empty of version 1 would also swap out anonymous memory",
             "set memory.swappiness of the cgroup to 0, or use version 2",
-        )),
-        (1, _) => Ok(Request { file: "memory.force_empty", text: "0".to_owned() }),
-        (_, None) => Err(refuse(
-            Reason::NotRead,
-            "memory.stat does not show the amount",
-            "look at the cgroup's folder",
-        )),
-        (_, Some(bytes)) => Ok(Request {
-            file: "memory.reclaim",
-            // Also without swap: it costs nothing to say.
-            text: format!("{bytes} swappiness=0"),
-        }),
-    }
+        ),
+        (1, _) => return Ok(("memory.force_empty", "0".to_owned())),
+        (_, None) => {
+            (Reason::NotRead, "memory.stat does not show the amount", "look at the cgroup's folder")
+        }
+        // Also without swap: it costs nothing to say.
+        (_, Some(bytes)) => return Ok(("memory.reclaim", format!("{bytes} swappiness=0"))),
+    };
+    Err(Left { reason, why: why.to_owned(), remedy: Some(remedy.to_owned()) })
 }
 
-fn ask(folder: &Path, request: &Request) -> Result<(), Left> {
-    let path = folder.join(request.file);
-    match fs::write(&path, &request.text) {
-        Ok(()) => Ok(()),
-        Err(error) => match error.raw_os_error() {
-            // Less than that could go, or some of it was busy: what went is measured.
-            Some(libc::EAGAIN | libc::EBUSY) => Ok(()),
-            _ => Err(failed(&path, &error)),
-        },
-    }
+fn ask(path: &Path, text: &str) -> Result<(), Left> {
+    fs::write(path, text).or_else(|error| match error.raw_os_error() {
+        // Less than that could go, or some of it was busy: what went is measured.
+        Some(libc::EAGAIN | libc::EBUSY) => Ok(()),
+        _ => Err(failed(path, &error)),
+    })
 }
 
 fn failed(path: &Path, error: &io::Error) -> Left {
@@ -130,27 +108,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_are_ever_asked_for() {
-        let text = |version, swap| request(version, false, swap, Some(4096)).map(|it| it.text);
+    fn only_files_are_asked_for_and_the_root_never() {
+        let asked = |version, is_root, swap| request(version, is_root, swap, Some(4096));
+        let text = |version, swap| asked(version, false, swap).map(|(_, text)| text);
         assert_eq!(text(2, true).unwrap(), "4096 swappiness=0");
         assert_eq!(text(1, false).unwrap(), "0");
         assert_eq!(text(1, true).unwrap_err().reason, Reason::CannotTrim);
-    }
-
-    #[test]
-    fn the_root_is_never_asked() {
         for version in [1, 2] {
-            let left = request(version, true, false, Some(4096)).unwrap_err();
-            assert!(left.why.contains("root"));
+            assert!(asked(version, true, false).unwrap_err().why.contains("root"));
         }
     }
 
     #[test]
     fn a_kernel_that_cannot_leave_anonymous_memory_alone_is_named() {
-        let left = failed(Path::new("/x"), &io::Error::from_raw_os_error(libc::EINVAL));
-        assert_eq!(left.reason, Reason::CannotTrim);
-        let left = failed(Path::new("/x"), &io::Error::from_raw_os_error(libc::EACCES));
-        assert_eq!(left.reason, Reason::NoRight);
+        for (error, reason) in [(libc::EINVAL, Reason::CannotTrim), (libc::EACCES, Reason::NoRight)]
+        {
+            let left = failed(Path::new("/x"), &io::Error::from_raw_os_error(error));
+            assert_eq!(left.reason, reason);
+        }
     }
 
     /// Shared memory is in `file`, and reclaim cannot drop it.

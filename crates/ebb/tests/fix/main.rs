@@ -3,7 +3,7 @@
 
 // Half of it is for `ebb run`.
 #[allow(dead_code)]
-#[path = "../run/harness.rs"]
+#[path = "../harness/mod.rs"]
 mod harness;
 
 mod case;

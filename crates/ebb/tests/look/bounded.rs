@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use ebb_inspect::{Heap, LOOK_WITHIN, Target, Unreadable};
+use ebb_inspect::{LOOK_WITHIN, Target, Unreadable, glibc};
 
 use crate::programs::{self, Group};
 
@@ -13,12 +13,13 @@ fn two_million_blocks_in_a_fastbin_are_found() {
     let blocks = 2_000_000;
     let program = Group::ready(Command::new(programs::tree()).args(["fast", &blocks.to_string()]));
     let target = Target::open(program.pid()).expect("it lives");
-    let heap = Heap::read(&target).expect("a heap");
-    assert!(heap.ledger.adds_up());
-    assert!(heap.quality.fastbins_complete && heap.quality.counted, "{:?}", heap.quality);
+    let heap = glibc::read(&target).expect("a heap");
+    assert!(heap.breakdown.adds_up());
+    let found = heap.glibc.as_ref().expect("glibc's heap");
+    assert!(found.quality.fastbins_complete && found.quality.counted, "{found:?}");
     // Seven of them are in the thread's cache.
-    assert_eq!(heap.ledger.fastbins.chunks, blocks - 7);
-    assert!(heap.trim.returns > blocks * 60);
+    assert_eq!(heap.breakdown.fastbins.chunks, blocks - 7);
+    assert!(found.trim.returns > blocks * 60);
 }
 
 /// Without time, the sizes are reported and no block is called live.
@@ -26,21 +27,22 @@ fn two_million_blocks_in_a_fastbin_are_found() {
 fn what_there_is_no_time_for_is_not_counted() {
     let program = Group::ready(Command::new(programs::tree()).args(["fast", "500000"]));
     let open = || Target::open(program.pid()).expect("it lives");
-    let all = Heap::read(&open()).expect("a heap");
+    let all = glibc::read(&open()).expect("a heap");
     let start = Instant::now();
     let mut cut = 0;
     // From no time at all to enough: a look ends at any place.
     for step in 0..24 {
         let time = LOOK_WITHIN / (1 << (24 - step));
-        match Heap::read(&open().until(Instant::now() + time)) {
+        match glibc::read(&open().until(Instant::now() + time)) {
             Ok(heap) => {
-                assert!(heap.ledger.adds_up());
-                assert_eq!(heap.ledger.system.bytes, all.ledger.system.bytes);
-                if !heap.quality.counted {
+                assert!(heap.breakdown.adds_up());
+                assert_eq!(heap.breakdown.system.bytes, all.breakdown.system.bytes);
+                let quality = heap.glibc.expect("glibc's heap").quality;
+                if !quality.counted {
                     cut += 1;
-                    assert!(!heap.quality.fastbins_complete || heap.ledger.unread.bytes > 0);
+                    assert!(!quality.fastbins_complete || heap.breakdown.unread.bytes > 0);
                     // What is called live is: none but the large array's few neighbours.
-                    assert!(heap.ledger.in_use.bytes < 1 << 20, "{:?}", heap.ledger);
+                    assert!(heap.breakdown.live.bytes < 1 << 20, "{:?}", heap.breakdown);
                 }
             }
             Err(error) => assert_eq!(error, Unreadable::Late.into()),

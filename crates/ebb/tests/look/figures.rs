@@ -4,6 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
+use ebb_process::Tree;
+use procfs::process::Process;
+
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
@@ -18,38 +21,25 @@ pub struct Figures {
     pub soft_dirty: u64,
 }
 
-/// `root` and its descendants.
+/// `root` and its descendants, by number.
 pub fn tree(root: i32) -> Vec<i32> {
-    let mut all = vec![root];
-    let mut next = 0;
-    while let Some(&pid) = all.get(next) {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-        for task in tasks.into_iter().flatten().flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            all.extend(children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
-        }
-        next += 1;
-    }
+    let mut all = Tree::of(root).expect("it lives").pids().to_vec();
     all.sort_unstable();
     all
 }
 
 impl Figures {
     pub fn of(pid: i32) -> Self {
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it lives");
-        let kib = |name: &str| -> u64 {
-            let line = rollup.lines().find_map(|line| line.strip_prefix(name));
-            let word = line.and_then(|rest| rest.split_whitespace().next());
-            word.unwrap_or_else(|| panic!("{name} in {rollup}")).parse().unwrap()
-        };
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-        let files = status.lines().find_map(|line| line.strip_prefix("RssFile:")).unwrap();
+        let process = Process::new(pid).expect("it lives");
+        let rollup = process.smaps_rollup().expect("its figures").memory_map_rollup.0;
+        let bytes = |name: &str| rollup[0].extension.map[name];
+        let status = process.status().expect("its status");
         Self {
             pid,
-            anonymous_pss: kib("Pss_Anon:") << 10,
-            file_rss: files.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10,
-            huge: kib("AnonHugePages:") << 10,
-            swap: kib("Swap:") << 10,
+            anonymous_pss: bytes("Pss_Anon"),
+            file_rss: status.rssfile.expect("its pages of files") << 10,
+            huge: bytes("AnonHugePages"),
+            swap: bytes("Swap"),
             soft_dirty: soft_dirty(pid),
         }
     }

@@ -5,8 +5,8 @@
 //! `services`, with `EBB_LONG`: celery, PostgreSQL, redis while it saves; `bounded`: how long a look takes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
-#[path = "../run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run, which use more of it")]
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "shared with all test programs")]
 mod harness;
 
 mod bounded;

@@ -1,8 +1,10 @@
 //! In a memory cgroup with 5 % of headroom nobody dies, and its charge stays.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+use ebb_process::cgroup::Place;
 
 use crate::figures;
 use crate::forked;
@@ -23,21 +25,12 @@ pub struct Tight {
 impl Tight {
     /// Makes one below that of this test; `None` where that may not be done.
     pub fn make(name: &str) -> Option<Self> {
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let path_of = |controller: &str| {
-            own.lines().find_map(|line| {
-                let mut words = line.splitn(3, ':').skip(1);
-                (words.next()? == controller).then(|| words.next()).flatten()
-            })
+        let own = Place::of(std::process::id().cast_signed())?;
+        let (usage, limit) = match own.version {
+            1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+            _ => ("memory.current", "memory.max"),
         };
-        let (mount, path, usage, limit) = match path_of("memory") {
-            Some(path) => {
-                ("/sys/fs/cgroup/memory", path, "memory.usage_in_bytes", "memory.limit_in_bytes")
-            }
-            None => ("/sys/fs/cgroup", path_of("")?, "memory.current", "memory.max"),
-        };
-        let parent = Path::new(mount).join(path.trim_start_matches('/'));
-        let folder = parent.join(format!("ebb-look-{name}-{}", std::process::id()));
+        let folder = own.folder.join(format!("ebb-look-{name}-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let made = Self { folder, usage, limit };
         made.folder.join(limit).exists().then_some(made)

@@ -1,7 +1,10 @@
 //! `ebb run` with real programs: what it starts, what it refuses, what `--verify` says, and the
 //! reading of process trees that it shares with trials.
 
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "shared by all test programs")]
 mod harness;
+
 mod refuse;
 mod start;
 mod tree;

@@ -4,12 +4,9 @@
 //! 50 calls each, 1000 with `EBB_LONG`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
-#[path = "../run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run, which use more of it")]
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "shared with all test programs")]
 mod harness;
-#[path = "../why/subjects.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb why, which use more of it")]
-mod subjects;
 
 mod killed;
 mod manners;

@@ -1,7 +1,7 @@
 //! What is foreseen, what is refused and why, and what is measured.
 
 use crate::harness::{self, output, stderr, stdout};
-use crate::subjects::{self, Subject};
+use crate::harness::{Subject, subjects};
 
 const OK: i32 = 0;
 const RETENTION: i32 = 10;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness;
-use crate::subjects::{self, Subject};
+use crate::harness::{Subject, subjects};
 
 /// Processes looked at side by side.
 const LANES: usize = 2;

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{self, output, stderr, stdout};
-use crate::subjects::{self, Subject};
+use nix::unistd::Uid;
+use serde_json::Value;
+
+use crate::harness::{self, Finished, Subject, subjects, why_json};
+use test_needs::skip;
 
 const IN_USE: i32 = 0;
 const RETENTION: i32 = 10;
@@ -17,15 +20,18 @@ const MB: u64 = 1_000_000;
 /// What `ebb why --json` says of one process.
 struct Said {
     code: i32,
-    value: serde_json::Value,
+    value: Value,
 }
 
 impl Said {
     fn of(subject: &Subject) -> Self {
-        let why = output(harness::ebb().args(["why", "--json", &subject.pid()]));
-        let value: serde_json::Value = serde_json::from_slice(&why.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", stderr(&why)));
-        Self { code: why.status.code().expect("a code"), value: value[0].clone() }
+        let (code, value) = why_json(&subject.pid());
+        Self { code, value }
+    }
+
+    /// Of a process that is ended then.
+    fn by(command: &mut Command) -> Self {
+        Self::of(&Subject::start(command))
     }
 
     fn sentence(&self) -> &str {
@@ -47,18 +53,22 @@ impl Said {
         let heap = &self.value["snapshot"]["processes"][0]["heap"];
         heap["reader"].as_str().unwrap_or("none")
     }
+
+    #[track_caller]
+    fn assert_verdict(&self, code: i32, main: &str) {
+        assert_eq!((self.code, self.main()), (code, main), "{}", self.sentence());
+    }
+
+    #[track_caller]
+    fn assert_live(&self, least: u64) {
+        self.assert_verdict(IN_USE, "live");
+        assert!(self.line("live") >= least, "{}", self.value["ledger"]);
+        assert!(self.line("anonymous") < MB, "{}", self.value["ledger"]);
+    }
 }
 
 fn evidence(case: &str) -> Command {
     subjects::command(&format!("evidence:{case}"))
-}
-
-#[track_caller]
-fn assert_live(said: &Said, least: u64) {
-    assert_eq!(said.code, IN_USE, "{}", said.sentence());
-    assert_eq!(said.main(), "live", "{}", said.sentence());
-    assert!(said.line("live") >= least, "{}", said.value["ledger"]);
-    assert!(said.line("anonymous") < MB, "{}", said.value["ledger"]);
 }
 
 #[test]
@@ -69,8 +79,7 @@ fn large_blocks_whose_mappings_are_split_are_live_blocks() {
         "a-part-not-dumped",
         "a-part-read-only",
     ] {
-        let subject = Subject::start(&mut evidence(case));
-        assert_live(&Said::of(&subject), 95 * MB);
+        Said::by(&mut evidence(case)).assert_live(95 * MB);
     }
 }
 
@@ -78,50 +87,34 @@ fn large_blocks_whose_mappings_are_split_are_live_blocks() {
 fn numpys_arrays_are_live_blocks() {
     let code = "import numpy\nheld = [numpy.ones(1_000_000) for _ in range(10)]\n\
                 print('ready', flush=True)\nimport sys; sys.stdin.read()";
-    let mut python = Command::new("python3");
-    python.args(["-c", "import numpy"]);
-    if !output(&mut python).status.success() {
-        eprintln!("python3 has no numpy: left out");
-        return;
+    if !harness::output(Command::new("python3").args(["-c", "import numpy"])).status.success() {
+        skip!("python3 has no numpy");
     }
-    let subject = Subject::start(Command::new("python3").args(["-c", code]));
-    assert_live(&Said::of(&subject), 80 * MB);
+    Said::of(&Subject::python(code)).assert_live(80 * MB);
 }
 
 #[test]
 fn free_pages_that_are_locked_are_foreseen_by_nobody() {
-    let locks = output(Command::new("sh").args(["-c", "ulimit -l"]));
-    if !nix::unistd::Uid::effective().is_root() && stdout(&locks).trim() != "unlimited" {
-        eprintln!("no right to lock so much memory: left out");
-        return;
+    let locks = Finished::by(Command::new("sh").args(["-c", "ulimit -l"]));
+    if !Uid::effective().is_root() && locks.stdout.trim() != "unlimited" {
+        skip!("no right to lock so much memory");
     }
     let subject = Subject::start(&mut evidence("all-locked"));
     let said = Said::of(&subject);
-    assert_eq!((said.code, said.main()), (RETENTION, "locked"));
+    said.assert_verdict(RETENTION, "locked");
     assert!(said.line("locked") > 115 * MB);
     assert!(said.line("trimmable") < MB, "{}", said.value["ledger"]);
-    let trim = output(harness::ebb().args(["trim", "--dry-run", "--json", &subject.pid()]));
-    let trim: serde_json::Value = serde_json::from_slice(&trim.stdout).expect("JSON");
+    let mut trim = harness::ebb();
+    let trim = Finished::by(trim.args(["trim", "--dry-run", "--json", &subject.pid()])).json();
     let returns = trim["processes"][0]["predicted"]["returns"].as_u64();
     assert!(returns.is_some_and(|returns| returns < MB), "{trim}");
 }
 
 #[test]
 fn what_is_written_to_a_private_memfd_is_no_shared_memory() {
-    let subject = Subject::start(&mut evidence("private-memfd"));
-    let said = Said::of(&subject);
-    assert_eq!((said.code, said.main()), (NOT_HEAP, "anonymous"));
+    let said = Said::by(&mut evidence("private-memfd"));
+    said.assert_verdict(NOT_HEAP, "anonymous");
     assert_eq!(said.line("shared-memory"), 0);
-}
-
-/// A preloaded jemalloc in a file of its own, which `change` then takes away.
-fn preloaded(change: impl FnOnce(&Path)) -> Said {
-    let folder = harness::folder();
-    let library = folder.path().join("libown.so");
-    harness::copy_program(&harness::jemalloc(), &library);
-    let subject = Subject::start(evidence("burst").env("LD_PRELOAD", &library));
-    change(&library);
-    Said::of(&subject)
 }
 
 #[test]
@@ -136,15 +129,18 @@ fn a_preloaded_library_that_lost_its_name_is_read() {
         },
     ];
     for change in changes {
-        let said = preloaded(change);
-        assert!(
-            !said.sentence().contains("Another allocator does not change"),
-            "{}",
-            said.sentence()
-        );
-        if nix::unistd::Uid::effective().is_root() {
-            assert!(said.reader().starts_with("jemalloc"), "{}", said.sentence());
-            assert_eq!((said.code, said.main()), (RETENTION, "kept"));
+        // A jemalloc in a file of its own.
+        let folder = harness::folder();
+        let library = folder.path().join("libown.so");
+        harness::copy_program(&harness::jemalloc(), &library);
+        let subject = Subject::start(evidence("burst").env("LD_PRELOAD", &library));
+        change(&library);
+        let said = Said::of(&subject);
+        let sentence = said.sentence();
+        assert!(!sentence.contains("Another allocator does not change"), "{sentence}");
+        if Uid::effective().is_root() {
+            assert!(said.reader().starts_with("jemalloc"), "{sentence}");
+            said.assert_verdict(RETENTION, "kept");
         } else {
             assert_eq!(said.code, NOT_ENOUGH, "only root opens what is mapped");
         }
@@ -152,81 +148,57 @@ fn a_preloaded_library_that_lost_its_name_is_read() {
 }
 
 /// A program that gets its memory from an allocator in a library of its own.
-fn with_engine(library: &Path) -> Said {
-    let mut command = evidence("engine");
-    command
-        .arg(library)
-        // The archive was made for programs, whose libraries have more room.
-        .env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=16384");
-    Said::of(&Subject::start(&mut command))
+fn with_engine(name: &str, flags: &[&str]) -> Said {
+    let library: PathBuf =
+        subjects::compiled(name, "engine.c", &[&["-shared", "-fPIC"], flags].concat());
+    // The archive was made for programs, whose libraries have more room.
+    let room = ("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=16384");
+    Said::by(evidence("engine").arg(library).env(room.0, room.1))
 }
+
+const JEMALLOC: &[&str] = &["-l:libjemalloc_pic.a", "-lm", "-lstdc++", "-Wl,--exclude-libs,ALL"];
 
 #[test]
 fn an_allocator_inside_a_library_is_read_where_a_reader_knows_it() {
-    let said = with_engine(&engine(
-        "engine-jemalloc.so",
-        &["-l:libjemalloc_pic.a", "-lm", "-lstdc++", "-Wl,--exclude-libs,ALL"],
-    ));
-    assert!(
-        said.reader().contains("jemalloc 5") && said.reader().contains("in engine-jemalloc.so"),
-        "{}: {}",
-        said.reader(),
-        said.sentence()
-    );
-    assert_live(&said, 55 * MB);
+    for (name, reader) in [
+        ("engine-jemalloc.so", ["jemalloc 5", "in engine-jemalloc.so"]),
+        // Arrow's pool.
+        ("libarrow.so.1", ["", "in libarrow.so.1"]),
+    ] {
+        let said = with_engine(name, JEMALLOC);
+        let known = reader.iter().all(|part| said.reader().contains(part));
+        assert!(known, "{}: {}", said.reader(), said.sentence());
+        said.assert_live(55 * MB);
+    }
 }
 
 #[test]
 fn an_allocator_inside_a_library_that_no_reader_knows_is_not_told_apart() {
-    let said = with_engine(&engine("engine-unknown.so", &["-DUNKNOWN"]));
-    assert_eq!(said.code, NOT_ENOUGH, "{}", said.sentence());
-    assert!(
-        said.sentence().contains("rpmalloc of its own in engine-unknown.so"),
-        "{}",
-        said.sentence()
-    );
-    assert!(said.line("unread-heap") > 55 * MB);
-}
-
-#[test]
-fn arrows_pool_is_read_by_the_allocator_inside() {
-    let said = with_engine(&engine(
-        "libarrow.so.1",
-        &["-l:libjemalloc_pic.a", "-lm", "-lstdc++", "-Wl,--exclude-libs,ALL"],
-    ));
-    assert!(said.reader().contains("in libarrow.so.1"), "{}: {}", said.reader(), said.sentence());
-    assert_live(&said, 55 * MB);
-}
-
-#[test]
-fn arrows_pool_that_no_reader_knows_is_not_told_apart() {
-    let said = with_engine(&engine("libarrow.so.2", &["-DUNKNOWN"]));
-    assert_eq!(said.code, NOT_ENOUGH, "{}", said.sentence());
-    assert!(said.sentence().contains("Arrow's own pool"), "{}", said.sentence());
-    assert!(said.line("unread-heap") > 55 * MB);
-    let next = said.value["verdict"]["next"].as_str().expect("a text");
-    assert!(next.contains("ARROW_DEFAULT_MEMORY_POOL=system"), "{next}");
-}
-
-fn engine(name: &str, flags: &[&str]) -> PathBuf {
-    let flags = [&["-shared", "-fPIC"], flags].concat();
-    subjects::compiled(name, "engine.c", &flags)
+    for (name, named, next) in [
+        ("engine-unknown.so", "rpmalloc of its own in engine-unknown.so", ""),
+        ("libarrow.so.2", "Arrow's own pool", "ARROW_DEFAULT_MEMORY_POOL=system"),
+    ] {
+        let said = with_engine(name, &["-DUNKNOWN"]);
+        assert_eq!(said.code, NOT_ENOUGH, "{}", said.sentence());
+        assert!(said.sentence().contains(named), "{}", said.sentence());
+        assert!(said.line("unread-heap") > 55 * MB);
+        let said_next = said.value["verdict"]["next"].as_str().unwrap_or_default();
+        assert!(said_next.contains(next), "{said_next}");
+    }
 }
 
 #[test]
 fn a_program_of_32_bits_is_named() {
     let flags = ["-m32", "-nostdlib", "-static", "-no-pie", "-fno-pie", "-fno-stack-protector"];
-    let subject =
-        Subject::start(&mut Command::new(subjects::compiled("narrow", "narrow.c", &flags)));
-    let why = output(harness::ebb().args(["why", "-v", &subject.pid()]));
-    assert_eq!(why.status.code(), Some(NOT_ENOUGH), "{}", stderr(&why));
-    let text = stdout(&why);
-    let verdict = text.lines().next().unwrap_or_default();
+    let program = subjects::compiled("narrow", "narrow.c", &flags);
+    let subject = Subject::start(&mut Command::new(program));
+    let why = Finished::by(harness::ebb().args(["why", "-v", &subject.pid()]));
+    why.expect(NOT_ENOUGH, &[], &[]);
+    let verdict = why.stdout.lines().next().unwrap_or_default();
     assert!(verdict.contains("a 32-bit program"), "{verdict}");
-    assert!(!text.contains("not loaded yet"), "{text}");
-    let short = output(harness::ebb().args(["why", &subject.pid()]));
-    let text = stdout(&short);
-    assert!(text.contains("a 32-bit program"), "{text}");
+    assert!(!why.stdout.contains("not loaded yet"), "{}", why.stdout);
+    let short = Finished::by(harness::ebb().args(["why", &subject.pid()]));
+    short.expect(NOT_ENOUGH, &["a 32-bit program"], &[]);
 }
 
 #[test]
@@ -236,23 +208,23 @@ fn a_target_that_ends_during_the_look_is_said_to_have_ended() {
         let mut why = harness::ebb();
         why.args(["why", &subject.pid()]);
         let why = std::thread::scope(|scope| {
-            let look = scope.spawn(|| output(&mut why));
+            let look = scope.spawn(|| Finished::by(&mut why));
             std::thread::sleep(Duration::from_millis(3 * delay));
-            subject.0.kill().expect("to end it");
-            subject.0.wait().expect("it ends");
+            subject.child.kill().expect("to end it");
+            subject.child.wait().expect("it ends");
             look.join().expect("the look")
         });
-        let said = stdout(&why);
-        match why.status.code() {
-            Some(IN_USE) => assert!(said.starts_with("In use: "), "{said}"),
-            Some(NOT_ENOUGH) => assert!(said.contains("ended while it was read"), "{said}"),
+        match why.code {
+            Some(IN_USE) => assert!(why.stdout.starts_with("In use: "), "{}", why.all()),
+            Some(NOT_ENOUGH) => {
+                assert!(why.stdout.contains("ended while it was read"), "{}", why.all());
+            }
             // Before the look it was gone, or killed and not yet collected: documented as 64 as well.
             Some(64) => {
-                let error = stderr(&why);
-                let gone = error.contains("no process") || error.contains("is a zombie");
-                assert!(gone, "{error}");
+                let gone = ["no process", "is a zombie"].map(|words| why.stderr.contains(words));
+                assert!(gone.contains(&true), "{}", why.all());
             }
-            other => panic!("{other:?}: {said}{}", stderr(&why)),
+            _ => panic!("{}", why.all()),
         }
     }
 }
@@ -268,9 +240,66 @@ fn a_target_that_executes_other_programs_is_no_missing_right() {
 
 #[test]
 fn pages_that_ebbmalloc_returns_by_itself_are_no_retention() {
-    let mut command = evidence("burst");
-    command.env("LD_PRELOAD", subjects::preload("ebbmalloc"));
-    let said = Said::of(&Subject::start(&mut command));
+    let ebbmalloc = subjects::preload("ebbmalloc");
+    let said = Said::by(evidence("burst").env("LD_PRELOAD", ebbmalloc));
     assert_eq!(said.code, IN_USE, "{}", said.sentence());
     assert!(said.line("trimmable") < 8 << 20, "it is waited for: {}", said.value["ledger"]);
+}
+
+#[test]
+fn ebbmalloc_under_the_name_of_jemalloc_is_read_as_what_it_is() {
+    let folder = harness::folder();
+    let renamed = folder.path().join("libjemalloc.so.2");
+    std::fs::copy(subjects::preload("ebbmalloc"), &renamed).expect("a copy");
+    let said = Said::by(subjects::command("c:live-peak").env("LD_PRELOAD", &renamed));
+    let process = &said.value["snapshot"]["processes"][0];
+    assert_eq!(process["allocator"]["name"], "ebbmalloc", "{process}");
+    assert!(said.reader().starts_with("ebbmalloc"), "{process}");
+}
+
+/// As in a container: the library's file is found below the process's root, and called as there.
+#[test]
+fn a_renamed_ebbmalloc_in_a_root_of_its_own_is_known() {
+    if !Uid::effective().is_root() {
+        skip!("only root can change the root");
+    }
+    let folder = harness::folder();
+    let root = folder.path();
+    let program = subjects::c_program();
+    harness::copy_libraries(&program, root);
+    for (file, name) in [(program, "cases"), (subjects::preload("ebbmalloc"), "libjemalloc.so.2")] {
+        std::fs::copy(file, root.join(name)).expect("a copy");
+    }
+    let mut command = Command::new("chroot");
+    command.arg(root).args(["/cases", "live-peak"]);
+    let said = Said::by(command.env("LD_PRELOAD", "/libjemalloc.so.2"));
+    let allocator = &said.value["snapshot"]["processes"][0]["allocator"];
+    assert_eq!(allocator["name"], "ebbmalloc", "{allocator}");
+    assert_eq!(allocator["file"], "/libjemalloc.so.2", "{allocator}");
+}
+
+/// 400 000 objects in blocks of 160 bytes, every second one freed; the bound leaves room below.
+const PROGRAM: &str = "import os\n\
+    kept = [bytes(110) + str(i).encode() for i in range(400000)]\n\
+    del kept[::2]\n\
+    print('ready', flush=True); os.read(0, 1)";
+const HALF_BYTES: u64 = 200_000 * 144;
+
+/// A CPython whose objects are its own mimalloc's, as `ci/free-threaded.sh` sets it: a build without a global lock.
+#[test]
+#[ignore = "takes a free-threaded CPython: ci/free-threaded.sh"]
+fn own_mimalloc_of_a_free_threaded_cpython_holds_what_was_freed() {
+    let python = std::env::var("EBB_TEST_PYTHON_FREE_THREADED")
+        .expect("EBB_TEST_PYTHON_FREE_THREADED: a free-threaded CPython");
+    let said = Said::by(Command::new(python).args(["-c", PROGRAM]));
+    assert_eq!(said.code, RETENTION, "{}", said.sentence());
+    let snapshot = &said.value["snapshot"];
+    assert_eq!(snapshot["missing"], serde_json::json!([]));
+    let process = &snapshot["processes"][0];
+    assert_eq!(process["runtime"], "cpython");
+    assert!(said.reader().contains("of CPython"), "{}", said.reader());
+    for line in ["live", "pinned"] {
+        let bytes = process["heap"][line].as_u64().unwrap();
+        assert!((HALF_BYTES..2 * HALF_BYTES).contains(&bytes), "{line}: {process}");
+    }
 }

@@ -1,15 +1,16 @@
 //! `ebb why` and its kin on real processes. `collection` runs the labelled cases of
 //! `tests/fixtures/why/cases.toml`; `manners` is about what happens around a verdict, `evidence` about what is not
-//! known, `short` about what a terminal shows.
+//! known, `short` about what a terminal shows, `returns` and `advice` about what comes true, `containers` about rights.
 
-#[path = "../run/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of ebb run, which use more of it")]
+#[path = "../harness/mod.rs"]
+#[allow(dead_code, reason = "shared with all test programs")]
 mod harness;
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod advice;
 mod collection;
+mod containers;
 mod evidence;
 mod manners;
-mod own_mimalloc;
 mod returns;
 mod short;
-mod subjects;

@@ -26,27 +26,44 @@ impl Library {
         }
     }
 
-    /// This program of `tests/programs/jemalloc` with these settings, in a folder of its own.
-    pub fn run(self, name: &str, settings: &str, folder: &Scratch) -> Run {
+    /// A case of a program of `tests/programs/jemalloc` with these settings, in a folder of its own.
+    pub fn run(self, [program, case]: [&str; 2], settings: Settings, folder: &Scratch) -> Run {
         let folder_of_library = self.folder();
         let file = folder_of_library.join("libjemalloc.so.2");
         let file = file.canonicalize().unwrap_or_else(|error| {
             panic!("{}: {error}", file.display());
         });
-        let run = Run::bare(executable(name))
+        let (compiled, environment) = match settings {
+            Settings::Environment(settings) => ("", settings),
+            Settings::Compiled(settings) => (settings, ""),
+            Settings::Both { compiled, environment } => (compiled, environment),
+        };
+        let run = Run::bare(executable(program, compiled))
+            .arg(case)
             .env("LD_LIBRARY_PATH", folder_of_library)
             .env("EBB_TEST_LIBRARY", file)
             .folder(folder.path());
-        if settings.is_empty() { run } else { run.env("MALLOC_CONF", settings) }
+        if environment.is_empty() { run } else { run.env("MALLOC_CONF", environment) }
     }
 }
 
+/// Where a program has its settings from: `MALLOC_CONF`, or compiled into its variable `malloc_conf`.
+#[derive(Clone, Copy)]
+pub enum Settings {
+    Environment(&'static str),
+    Compiled(&'static str),
+    Both { compiled: &'static str, environment: &'static str },
+}
+
 /// One executable for both libraries: compiled with the installed header, linked to jemalloc.
-fn executable(name: &str) -> PathBuf {
+fn executable(name: &str, compiled: &str) -> PathBuf {
     let include = format!("-I{}", installation().join("include").display());
     let linked = jemalloc_folder().join("libjemalloc.so.2");
     let linked = linked.display().to_string();
-    program_with(&format!("jemalloc/{name}"), Flavour::Plain, &[&include, &linked])
+    let settings = format!("-DCOMPILED_SETTINGS=\"{compiled}\"");
+    let all = [&*include, &*linked, &*settings];
+    let arguments = if compiled.is_empty() { &all[..2] } else { &all[..] };
+    program_with(&format!("jemalloc/{name}"), Flavour::Plain, arguments)
 }
 
 /// The folder of an installation for programs that are linked to libjemalloc.so.2, of the release

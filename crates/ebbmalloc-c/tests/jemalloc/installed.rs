@@ -169,7 +169,7 @@ fn the_programs_compile_with_either_header() {
         .map(|path| path.display().to_string())
         .collect();
     sources.sort();
-    assert!(sources.len() > 25);
+    assert!(sources.len() > 5);
     let ours = format!("-I{}", installation().join("include").display());
     assert!(
         Path::new("/usr/include/jemalloc/jemalloc.h").exists(),

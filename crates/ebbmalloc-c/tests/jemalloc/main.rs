@@ -13,5 +13,4 @@ mod harness;
 mod cases;
 mod either;
 mod installed;
-mod messages;
 mod programs;

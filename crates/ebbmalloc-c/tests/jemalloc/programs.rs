@@ -7,9 +7,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::either::Library;
+use crate::harness::server::{children_of, free_port, get, wait_until};
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
 
@@ -27,26 +28,6 @@ fn on_ebbmalloc(program: &Path) -> Run {
     Run::bare(program).env("LD_LIBRARY_PATH", Library::Ebbmalloc.folder())
 }
 
-/// Waits, with a limit that only a hang reaches.
-fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !ready() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not yet: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Not in use now, by TCP nor UDP; somebody else may take it, but hardly in these moments.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("its address").port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 /// This process and its children: their maps have the installed object, and no other jemalloc.
 #[track_caller]
 fn is_mapped_alone(process: u32) {
@@ -59,11 +40,7 @@ fn is_mapped_alone(process: u32) {
         .filter(|file| file.contains("malloc"))
         .collect();
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [installed.to_str().expect("a plain path")]);
-    let children = format!("/proc/{process}/task/{process}/children");
-    let children = fs::read_to_string(children).unwrap_or_default();
-    for child in children.split_whitespace() {
-        is_mapped_alone(child.parse().expect("a number"));
-    }
+    children_of(process).into_iter().for_each(is_mapped_alone);
 }
 
 fn resident_mib(process: u32) -> f64 {
@@ -310,18 +287,6 @@ fn backend() -> u16 {
         }
     });
     port
-}
-
-fn get(port: u16, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time limit");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let body = answer
-        .starts_with("HTTP/1.1 200")
-        .then(|| answer.split_once("\r\n\r\n").map(|(_, body)| body))??;
-    Some(body.to_owned())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::harness::{Flavour, Outcome, Run, Scratch, program};
+use crate::harness::{Outcome, Run, Scratch};
 
 /// What a cgroup of a test allows.
 #[derive(Clone, Copy)]
@@ -127,7 +127,7 @@ impl Drop for Cgroup {
 
 fn two_bursts(conf: &str) -> Option<Outcome> {
     let cgroup = Cgroup::new(Limit::Memory("256M"))?;
-    let run = Run::preloaded(program("cgroup_burst", Flavour::Plain)).env("EBB_CONF", conf);
+    let run = Run::program("returns two_bursts").env("EBB_CONF", conf);
     Some(cgroup.run(run).run())
 }
 
@@ -150,7 +150,7 @@ fn idle_memory_goes_before_the_limit_is_met() {
 #[test]
 fn idle_memory_goes_before_the_kernel_slows_down() {
     if let Some(cgroup) = Cgroup::new(Limit::High("256M")) {
-        let run = Run::preloaded(program("cgroup_burst", Flavour::Plain));
+        let run = Run::program("returns two_bursts");
         cgroup.run(run).run().passed();
         assert_eq!(cgroup.times_slowed(), 0);
     }
@@ -168,7 +168,7 @@ fn idle_memory_goes_before_the_limit_is_met_without_a_purger() {
 #[test]
 fn looks_of_the_purger_take_no_descriptor() {
     if let Some(cgroup) = Cgroup::new(Limit::Memory("80M")) {
-        let run = Run::preloaded(program("cgroup_near", Flavour::Plain));
+        let run = Run::program("returns near_limit");
         cgroup.run(run).run().passed();
     }
 }
@@ -177,7 +177,7 @@ fn looks_of_the_purger_take_no_descriptor() {
 fn a_program_that_only_grows_publishes_its_growth() {
     let scratch = Scratch::new();
     let folder = scratch.path().display();
-    Run::preloaded(program("growing", Flavour::Plain))
+    Run::program("returns growing")
         .env("EBB_CONF", format!("stats_file:{folder}/%p"))
         .arg(scratch.path())
         .run()
@@ -188,9 +188,7 @@ fn a_program_that_only_grows_publishes_its_growth() {
 #[test]
 fn shards_follow_the_quota() {
     let shards = |cgroup: Option<&Cgroup>| {
-        let run = Run::preloaded(program("settings", Flavour::Plain))
-            .env("EBB_CONF", "confirm_conf:true")
-            .arg("0");
+        let run = Run::program("returns held 0").env("EBB_CONF", "confirm_conf:true");
         let outcome = match cgroup {
             Some(cgroup) => cgroup.run(run),
             None => run,

@@ -8,15 +8,11 @@ use std::io::Read;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Flavour, Run, program};
+use crate::harness::Run;
 
 /// What the program printed behind `key `.
 fn printed(mode: &str, conf: &str, key: &str) -> Vec<u64> {
-    let outcome = Run::preloaded(program("delay", Flavour::Plain))
-        .env("EBB_CONF", conf)
-        .arg(mode)
-        .run()
-        .passed();
+    let outcome = Run::program("delay").arg(mode).env("EBB_CONF", conf).run().passed();
     let line = outcome.stdout.lines().find_map(|line| line.strip_prefix(key));
     let words = line.into_iter().flat_map(str::split_whitespace);
     words.filter_map(|word| word.parse().ok()).collect()
@@ -116,7 +112,7 @@ fn sleeps(process: u32) -> BTreeMap<String, u64> {
 
 #[test]
 fn an_idle_process_has_no_purger_and_no_wake_up() {
-    let mut running = Run::preloaded(program("delay", Flavour::Plain)).arg("idle").spawn();
+    let mut running = Run::program("delay idle").spawn();
     let mut said = [0; 3];
     let stdout = running.child.stdout.as_mut().expect("a pipe was asked for");
     stdout.read_exact(&mut said).expect("the program speaks");

@@ -5,17 +5,29 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Flavour, Outcome, Run, Scratch, program, require};
+use crate::harness::{Flavour, Outcome, Run, Running, Scratch, program, require};
 use test_needs::needs;
 
 const SIGABRT: i32 = 6;
 
-fn gdb(arguments: &[&str]) -> Outcome {
+fn gdb(target: [&str; 2], commands: &[&str]) -> Outcome {
     // Symbols from the network would make the test wait for it.
     Run::bare(require("gdb", "gdb"))
         .args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])
-        .args(arguments)
+        .args(target)
+        .args(commands.iter().flat_map(|command| ["-ex", command]))
         .run()
+        .succeeded()
+}
+
+/// The program when it has said that it is ready.
+fn ready() -> Running {
+    let mut running = Run::program("inspected inspected stay").spawn();
+    let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("the program speaks");
+    assert_eq!(line, "ready\n");
+    running
 }
 
 #[track_caller]
@@ -26,27 +38,18 @@ fn shows(outcome: &Outcome, part: &str) {
 #[test]
 fn gdb_attaches_and_allocates_in_the_process() {
     needs!("gdb");
-    let mut running = Run::preloaded(program("inspected", Flavour::Plain)).arg("stay").spawn();
-    let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("the program speaks");
-    assert_eq!(line, "ready\n");
+    let running = ready();
     assert!(running.maps_library(running.id()));
-    let outcome = gdb(&[
-        "-p",
-        &running.id().to_string(),
-        "-ex",
-        "thread apply all backtrace 3",
-        "-ex",
-        "print marker_block",
-        "-ex",
-        "print (long)((unsigned long(*)(void*))malloc_usable_size)(marker_block) >= 100",
-        "-ex",
-        "print ((void*(*)(unsigned long))malloc)(1000) != 0",
-        "-ex",
-        "detach",
-    ])
-    .succeeded();
+    let outcome = gdb(
+        ["-p", &running.id().to_string()],
+        &[
+            "thread apply all backtrace 3",
+            "print marker_block",
+            "print (long)((unsigned long(*)(void*))malloc_usable_size)(marker_block) >= 100",
+            "print ((void*(*)(unsigned long))malloc)(1000) != 0",
+            "detach",
+        ],
+    );
     shows(&outcome, "Thread 4");
     shows(&outcome, "the tide is out");
     shows(&outcome, "$2 = 1");
@@ -70,41 +73,26 @@ fn core_dump_holds_the_heap() {
     let scratch = Scratch::new();
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     let core = if pattern.starts_with("core") {
-        Run::preloaded(&program)
+        Run::program("inspected inspected abort")
             .through(["prlimit", "--core=unlimited"])
             .folder(scratch.path())
-            .arg("abort")
             .run()
             .killed_by(SIGABRT);
         core_in(scratch.path()).expect("the kernel wrote a core")
     } else {
         // Cores go to a handler of the machine's: gdb writes the same from the live process.
-        let mut running = Run::preloaded(&program).arg("stay").spawn();
-        let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));
-        stdout.read_line(&mut String::new()).expect("the program speaks");
+        let running = ready();
         let core = scratch.path().join("core");
-        gdb(&[
-            "-p",
-            &running.id().to_string(),
-            "-ex",
-            &format!("generate-core-file {}", core.display()),
-        ])
-        .succeeded();
+        let command = format!("generate-core-file {}", core.display());
+        gdb(["-p", &running.id().to_string()], &[&command]);
         core
     };
     let size = fs::metadata(&core).expect("the core").len();
     assert!(size < 1 << 30, "a core of {size} bytes holds the reservation");
-    let outcome = gdb(&[
-        &program.display().to_string(),
-        &core.display().to_string(),
-        "-ex",
-        "print marker_block",
-        "-ex",
-        "info threads",
-        "-ex",
-        "backtrace",
-    ])
-    .succeeded();
+    let outcome = gdb(
+        [&program.display().to_string(), &core.display().to_string()],
+        &["print marker_block", "info threads", "backtrace"],
+    );
     shows(&outcome, "the tide is out");
     shows(&outcome, "main");
 }
@@ -114,7 +102,8 @@ fn valgrind_runs_and_finds_nothing() {
     needs!("valgrind");
     Run::preloaded(require("valgrind", "valgrind"))
         .args(["--error-exitcode=9", "--quiet"])
-        .arg(program("plain", Flavour::Plain))
+        .arg(program("inspected", Flavour::Plain))
+        .arg("plain")
         .run()
         .passed();
 }
@@ -123,29 +112,30 @@ fn valgrind_runs_and_finds_nothing() {
 /// mapped, is not in charge, and must not disturb.
 #[test]
 fn sanitizer_in_the_program_stays_in_charge() {
-    let program = program("plain", Flavour::SanitizerStatic);
-    Run::preloaded(&program).env("EBB_TEST_NOT_IN_CHARGE", "1").run().passed();
+    let program = program("inspected", Flavour::SanitizerStatic);
+    not_in_charge(Run::preloaded(&program)).run().passed();
     overflow_is_seen(Run::preloaded(&program));
 }
 
 /// The sanitizer's runtime is a shared object, which must come before any other preload.
 #[test]
 fn sanitizer_beside_the_preload_stays_in_charge() {
-    let program = program("plain", Flavour::SanitizerShared);
+    let program = program("inspected", Flavour::SanitizerShared);
     let found = Run::bare("cc").arg("-print-file-name=libasan.so").run();
     let runtime = PathBuf::from(found.succeeded().stdout.trim())
         .canonicalize()
         .expect("gcc's libasan.so: apt-get install libgcc-12-dev");
-    Run::preloaded(&program)
-        .beside(runtime.clone(), true)
-        .env("EBB_TEST_NOT_IN_CHARGE", "1")
-        .run()
-        .passed();
-    overflow_is_seen(Run::preloaded(&program).beside(runtime, true));
+    let run = || Run::preloaded(&program).beside(runtime.clone(), true);
+    not_in_charge(run()).run().passed();
+    overflow_is_seen(run());
+}
+
+fn not_in_charge(run: Run) -> Run {
+    run.env("EBB_TEST_NOT_IN_CHARGE", "1").arg("plain")
 }
 
 fn overflow_is_seen(run: Run) {
-    let outcome = run.env("EBB_TEST_NOT_IN_CHARGE", "1").arg("overflow").run();
+    let outcome = not_in_charge(run).arg("overflow").run();
     assert!(outcome.stderr.contains("heap-buffer-overflow"), "{}", outcome.describe());
 }
 
@@ -153,9 +143,8 @@ fn overflow_is_seen(run: Run) {
 /// program runs on the preload's malloc, which the runtime then wraps in part.
 #[test]
 fn sanitizer_behind_the_preload_runs() {
-    Run::preloaded(program("plain", Flavour::SanitizerShared))
+    not_in_charge(Run::preloaded(program("inspected", Flavour::SanitizerShared)))
         .env("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
-        .env("EBB_TEST_NOT_IN_CHARGE", "1")
         .run()
         .passed();
 }

@@ -10,24 +10,11 @@
 
 mod harness;
 
-mod archive;
-mod boot;
+mod cases;
 mod cgroup;
-mod control;
 mod delay;
-mod forks;
-mod huge_pages;
 mod inspection;
-mod interfaces;
-mod limits;
 mod loading;
-mod misuse;
-mod namespaces;
 mod profile;
 mod programs;
-mod purge;
-mod seccomp;
 mod settings;
-mod signals;
-mod storms;
-mod threads;

@@ -170,8 +170,8 @@ fn threads_that_ended_are_in_the_sums() {
 fn cpp_functions_have_their_bytes() {
     needs!("libjemalloc-dev");
     let scratch = Scratch::new();
-    let program = program("profiled_new", Flavour::Plain);
-    profiled(&program, &[], SAMPLING, &scratch).passed();
+    let program = program("operators", Flavour::Plain);
+    profiled(&program, &["profiled"], SAMPLING, &scratch).passed();
     let dump = &dumps(&scratch)[0];
     let jeprof = by_jeprof(&program, dump, "--inuse_space");
     near(jeprof("make_node"), 20e6);
@@ -218,9 +218,9 @@ fn cpython_has_its_bytes() {
 fn the_control_tree_starts_stops_and_names() {
     let scratch = Scratch::new();
     let settings = "prof:true,prof_active:false,lg_prof_sample:14";
-    let program = program("profile_control", Flavour::Plain);
+    let program = program("profiled", Flavour::Plain);
     let folder = scratch.path().to_string_lossy().into_owned();
-    profiled(&program, &[&folder], settings, &scratch).passed();
+    profiled(&program, &["control_tree", &folder], settings, &scratch).passed();
     assert!(dumps(&scratch).is_empty());
 }
 

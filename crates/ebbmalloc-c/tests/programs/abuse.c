@@ -1,5 +1,5 @@
-/* Each form of misuse must end in one line on stderr and SIGABRT, not in a silently broken heap.
- * Argument: the form. Reaching the end of main is a failure. */
+/* Each form of misuse must end in one line on stderr and SIGABRT, not in a silently broken heap. Argument: the form.
+ * Reaching the end of main is a failure. */
 #include "check.h"
 
 /* volatile: the compiler must not see the misuse. */
@@ -7,10 +7,7 @@ static void *volatile victim;
 static char static_bytes[4096];
 
 static void *allocate_some(void *unused) {
-    struct churn set;
-    churn_start(&set, 3);
-    for (int i = 0; i < 5000; i++) churn_step(&set);
-    churn_end(&set);
+    churn(3, 5000);
     return unused;
 }
 
@@ -78,9 +75,7 @@ int main(int count, char **arguments) {
     } else if (strcmp(form, "double_other_thread") == 0) {
         victim = malloc(100);
         free(victim);
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, (void *(*)(void *))(void *)free, victim) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
+        join(started((void *(*)(void *))(void *)free, victim));
         flush_size(100);
     } else if (strcmp(form, "double_large") == 0) {
         victim = malloc(3 * MIB);
@@ -150,16 +145,11 @@ int main(int count, char **arguments) {
         free((char *)victim + 16);
         exit(77);
     } else if (strcmp(form, "exit_while_threads_allocate") == 0) {
-        for (int i = 0; i < 3; i++) {
-            pthread_t thread;
-            CHECK(pthread_create(&thread, NULL, allocate_for_ever, NULL) == 0);
-        }
+        for (int i = 0; i < 3; i++) started(allocate_for_ever, NULL);
         usleep(20000);
         return at_exit(100);
     } else if (strcmp(form, "thread_end_unaligned") == 0) {
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, free_unaligned, malloc(40)) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
+        join(started(free_unaligned, malloc(40)));
         _exit(77);
     } else if (strcmp(form, "tick_unaligned") == 0) {
         victim = malloc(40);

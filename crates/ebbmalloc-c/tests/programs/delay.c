@@ -1,9 +1,8 @@
-/* How long idle pages stay, seen from the program: `buffers` and `server` need theirs again before it
- * is worth returning them and print how many pages were faulted in again, and how many there are in
- * all turns together; `prompt` prints which share of what came back had come two seconds after a
- * burst; `calm` does little at a constant rate, prints how often the purger woke in some seconds of
- * that, and the share of a burst in the midst of a pause that had come back after two seconds; `idle` says so
- * when its burst is over and does nothing any more. */
+/* How long idle pages stay, seen from the program: `buffers` and `server` need theirs again before it is worth
+ * returning them and print how many pages were faulted in again, and how many there are in all turns together; `prompt`
+ * prints which share of what came back had come two seconds after a burst; `calm` does little at a constant rate,
+ * prints how often the purger woke in some seconds of that, and the share of a burst in the midst of a pause that had
+ * come back after two seconds; `idle` says so when its burst is over and does nothing any more. */
 #include "check.h"
 #include "blocks.h"
 #include <dirent.h>
@@ -13,12 +12,6 @@ static long minor_faults(void) {
     struct rusage usage;
     CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
     return usage.ru_minflt;
-}
-
-static void print_faults(long faults, size_t pages) {
-    char line[96];
-    int length = snprintf(line, sizeof line, "faults %ld of %zu\n", faults, pages);
-    CHECK(write(1, line, (size_t)length) == length);
 }
 
 static void touch(char *block, size_t bytes) {
@@ -32,13 +25,12 @@ static void buffers(void) {
     long before = 0;
     for (int turn = 0; turn <= TURNS; turn++) {
         if (turn == 1) before = minor_faults();
-        char *block = malloc(bytes);
-        CHECK(block != NULL);
+        char *block = MUST(malloc(bytes));
         touch(block, bytes);
         free(block);
         sleep_ms(50);
     }
-    print_faults(minor_faults() - before, TURNS * bytes / 4096);
+    printf("faults %ld of %zu\n", minor_faults() - before, TURNS * bytes / 4096);
 }
 
 /* Ten requests a second, each of which allocates its 3 MiB anew. */
@@ -47,12 +39,10 @@ static void request(uint64_t *random) {
     static void *block[BLOCKS];
     for (size_t i = 0; i < BLOCKS; i++) {
         size_t size = 16 + next_random(random) % 2700;
-        block[i] = malloc(size);
-        CHECK(block[i] != NULL);
+        block[i] = MUST(malloc(size));
         memset(block[i], 1, size);
     }
-    char *body = malloc(MIB);
-    CHECK(body != NULL);
+    char *body = MUST(malloc(MIB));
     touch(body, MIB);
     free(body);
     for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
@@ -67,7 +57,7 @@ static void server(void) {
         request(&random);
         sleep_ms(100);
     }
-    print_faults(minor_faults() - before, REQUESTS * 3 * MIB / 4096);
+    printf("faults %ld of %zu\n", minor_faults() - before, REQUESTS * 3 * MIB / 4096);
 }
 
 static pthread_barrier_t step;
@@ -88,8 +78,7 @@ static void *burst(void *unused) {
 static size_t run_burst(void) {
     enum { THREADS = 4 };
     CHECK(pthread_barrier_init(&step, NULL, THREADS + 1) == 0);
-    pthread_t thread;
-    for (size_t i = 0; i < THREADS; i++) CHECK(pthread_create(&thread, NULL, burst, NULL) == 0);
+    for (size_t i = 0; i < THREADS; i++) started(burst, NULL);
     pthread_barrier_wait(&step);
     size_t peak = resident_bytes();
     pthread_barrier_wait(&step);
@@ -103,10 +92,7 @@ static void prompt(void) {
     sleep_ms(6000);
     size_t after_all = resident_bytes();
     CHECK(peak > after_all + 100 * MIB);
-    char line[96];
-    int length = snprintf(line, sizeof line, "share %zu\n",
-                          (peak - after_two) * 1000 / (peak - after_all));
-    CHECK(write(1, line, (size_t)length) == length);
+    printf("share %zu\n", (peak - after_two) * 1000 / (peak - after_all));
 }
 
 /* How often the purger's thread went to sleep so far; -1 without one. */
@@ -133,10 +119,9 @@ static long purger_sleeps(void) {
 /* 50 requests a second that take a buffer and a few blocks each. */
 static void serve_calmly(long milliseconds) {
     for (double end = now_seconds() + (double)milliseconds / 1000; now_seconds() < end;) {
-        char *buffer = malloc(128 << 10), *block[8];
-        CHECK(buffer != NULL);
+        char *buffer = MUST(malloc(128 << 10)), *block[8];
         buffer[0] = 1;
-        for (size_t i = 0; i < 8; i++) CHECK((block[i] = malloc(100 + 100 * i)) != NULL);
+        for (size_t i = 0; i < 8; i++) block[i] = MUST(malloc(100 + 100 * i));
         for (size_t i = 0; i < 8; i++) free(block[i]);
         free(buffer);
         sleep_ms(20);
@@ -154,7 +139,7 @@ static void calm(void) {
     CHECK(before >= 0);
     size_t base = resident_bytes();
     for (size_t i = 0; i < BLOCKS; i++) {
-        CHECK((block[i] = malloc(1 << 10)) != NULL);
+        block[i] = MUST(malloc(1 << 10));
         block[i][0] = 1;
     }
     size_t peak = resident_bytes();
@@ -162,23 +147,13 @@ static void calm(void) {
     for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
     serve_calmly(2200);
     size_t after = resident_bytes(), kept = after > base ? after - base : 0;
-    char line[96];
-    int length = snprintf(line, sizeof line, "woke %ld share %zu\n", woke,
-                          1000 - kept * 1000 / (peak - base));
-    CHECK(write(1, line, (size_t)length) == length);
+    printf("woke %ld share %zu\n", woke, 1000 - kept * 1000 / (peak - base));
 }
 
-int main(int count, char **arguments) {
-    require_preload();
-    CHECK(count == 2);
-    if (strcmp(arguments[1], "buffers") == 0) buffers();
-    if (strcmp(arguments[1], "server") == 0) server();
-    if (strcmp(arguments[1], "prompt") == 0) prompt();
-    if (strcmp(arguments[1], "calm") == 0) calm();
-    if (strcmp(arguments[1], "idle") == 0) {
-        run_burst();
-        passed();
-        for (;;) pause();
-    }
-    return passed();
+static void idle(void) {
+    run_burst();
+    passed();
+    for (;;) pause();
 }
+
+CASES(CASE(buffers), CASE(server), CASE(prompt), CASE(calm), CASE(idle))

@@ -1,5 +1,5 @@
-/* Preloaded beside the allocator: allocates in its constructor, before main and, when it stands
- * first in LD_PRELOAD, before the allocator's own constructors; frees at exit, after main. */
+/* Preloaded beside the allocator: allocates in its constructor, before main and, when it stands first in LD_PRELOAD,
+ * before the allocator's own constructors; frees at exit, after main. */
 #include "check.h"
 
 #define COUNT 600
@@ -11,12 +11,10 @@ __attribute__((constructor(101))) static void allocate_early(void) {
     uint64_t random = 12345;
     for (size_t i = 0; i < COUNT; i++) {
         early_size[i] = mixed_size(&random);
-        early_block[i] = i % 3 == 0 ? calloc(1, early_size[i]) : malloc(early_size[i]);
-        CHECK(early_block[i] != NULL);
+        early_block[i] = MUST(i % 3 == 0 ? calloc(1, early_size[i]) : malloc(early_size[i]));
         fill(early_block[i], early_size[i]);
         if (i % 5 == 4) {
-            CHECK(holds(early_block[i - 1], early_size[i - 1]));
-            free(early_block[i - 1]);
+            RELEASE(early_block[i - 1], early_size[i - 1]);
             early_block[i - 1] = NULL;
         }
     }
@@ -32,10 +30,7 @@ int early_blocks_hold(void) {
 __attribute__((destructor)) static void free_late(void) {
     for (size_t i = 0; i < COUNT; i++) {
         if (early_block[i] == NULL) continue;
-        CHECK(holds(early_block[i], early_size[i]));
-        free(early_block[i]);
+        RELEASE(early_block[i], early_size[i]);
     }
-    void *last = malloc(100);
-    CHECK(last != NULL);
-    free(last);
+    free(MUST(malloc(100)));
 }

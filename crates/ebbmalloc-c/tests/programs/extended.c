@@ -1,7 +1,6 @@
-/* mallocx and its kin: every alignment with and without zeros, what nallocx promises against what comes,
- * growth and shrinking in place, and requests that cannot be. */
-#include "check.h"
-#include <malloc.h>
+/* mallocx and its kin: every alignment with and without zeros, what nallocx promises against what comes, growth and
+ * shrinking in place, and requests that cannot be. */
+#include "control.h"
 
 #include "../../include/ebbmalloc.h"
 
@@ -13,25 +12,6 @@
 #pragma weak dallocx
 #pragma weak sdallocx
 #pragma weak nallocx
-extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
-
-static int reads_zero(const unsigned char *block, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++)
-        if (block[i] != 0) return 0;
-    return 1;
-}
-
-/* Leaves dirty memory of every kind behind, so that zeros are somebody's work. */
-static void soil(void) {
-    void *held[200];
-    for (size_t i = 0; i < 200; i++) {
-        size_t size = 1 + i * i * 8;
-        held[i] = malloc(size);
-        CHECK(held[i] != NULL);
-        memset(held[i], 0xa5, size);
-    }
-    for (size_t i = 0; i < 200; i++) free(held[i]);
-}
 
 static void promises(void) {
     for (int lg = 0; lg <= 22; lg++)
@@ -39,7 +19,7 @@ static void promises(void) {
             for (int zero = 0; zero <= MALLOCX_ZERO; zero += MALLOCX_ZERO) {
                 int flags = MALLOCX_LG_ALIGN(lg) | zero;
                 unsigned char *block = mallocx(size, flags);
-                CHECK(block != NULL && ((uintptr_t)block & (((uintptr_t)1 << lg) - 1)) == 0);
+                CHECK(block != NULL && is_aligned(block, (size_t)1 << lg));
                 size_t usable = sallocx(block, flags);
                 CHECK(usable >= size && usable == nallocx(size, flags));
                 CHECK(usable == malloc_usable_size(block));
@@ -55,13 +35,12 @@ static void promises(void) {
 static void growth_keeps_and_zeroes(void) {
     for (int flags = MALLOCX_ZERO; flags <= (MALLOCX_ZERO | 13); flags += 13)
         for (size_t size = 1; size < MIB; size = 2 * size + 3) {
-            unsigned char *block = mallocx(size, flags);
-            CHECK(block != NULL);
+            unsigned char *block = MUST(mallocx(size, flags));
             size_t usable = sallocx(block, 0);
             memset(block, 0x77, usable);
             block = rallocx(block, 3 * size + 40, flags);
             CHECK(block != NULL && sallocx(block, 0) >= 3 * size + 40);
-            CHECK(((uintptr_t)block & (((uintptr_t)1 << (flags & 63)) - 1)) == 0);
+            CHECK(is_aligned(block, (size_t)1 << (flags & 63)));
             size_t kept = usable < 3 * size + 40 ? usable : 3 * size + 40;
             for (size_t i = 0; i < kept; i++) CHECK(block[i] == 0x77);
             CHECK(reads_zero(block, usable, sallocx(block, 0)));
@@ -73,17 +52,17 @@ static void growth_keeps_and_zeroes(void) {
 
 /* Zeros reach to the end of what is usable, whichever cache or arena a block is from. */
 static void zeros_from_anywhere(void) {
-    unsigned arena, cache;
-    size_t length = sizeof arena;
-    CHECK(mallctl("arenas.create", &arena, &length, NULL, 0) == 0);
-    CHECK(mallctl("tcache.create", &cache, &length, NULL, 0) == 0);
-    int places[] = {0, MALLOCX_TCACHE_NONE, MALLOCX_TCACHE(cache), MALLOCX_ARENA(arena),
-                    MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE, MALLOCX_LG_ALIGN(7)};
+    unsigned arena = GET(unsigned, "arenas.create"), cache = GET(unsigned, "tcache.create");
+    int places[] = {0,
+                    MALLOCX_TCACHE_NONE,
+                    MALLOCX_TCACHE(cache),
+                    MALLOCX_ARENA(arena),
+                    MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE,
+                    MALLOCX_LG_ALIGN(7)};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         for (size_t size = 1; size < 300000; size = size * 5 / 4 + 1) {
             int flags = places[i] | MALLOCX_ZERO;
-            unsigned char *block = mallocx(size, places[i]);
-            CHECK(block != NULL);
+            unsigned char *block = MUST(mallocx(size, places[i]));
             memset(block, 0xff, sallocx(block, 0));
             dallocx(block, places[i]);
             block = mallocx(size, flags);
@@ -96,7 +75,7 @@ static void zeros_from_anywhere(void) {
             CHECK(block != NULL && reads_zero(block, 0, sallocx(block, 0)));
             dallocx(block, places[i]);
         }
-    CHECK(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0);
+    SET(unsigned, "tcache.destroy", cache);
 }
 
 static void in_place(void) {
@@ -122,8 +101,7 @@ static void in_place(void) {
     CHECK(xallocx(block, 100, 64 * 1024, 0) == 64 * 1024 + page);
     CHECK(xallocx(block, SIZE_MAX / 2, SIZE_MAX, 0) == 64 * 1024 + page);
     /* An alignment that the block has not got cannot be had in place. */
-    if ((uintptr_t)block % (256 * MIB) != 0)
-        CHECK(xallocx(block, MIB, 0, MALLOCX_LG_ALIGN(28)) == 64 * 1024 + page);
+    if ((uintptr_t)block % (256 * MIB) != 0) CHECK(xallocx(block, MIB, 0, MALLOCX_LG_ALIGN(28)) == 64 * 1024 + page);
     dallocx(block, 0);
 }
 

@@ -1,5 +1,5 @@
-/* Seccomp filters of the suite: one that answers some system calls with an errno, one that kills
- * for what is listed, one that kills for all but what is listed. */
+/* Seccomp filters of the suite: one that answers some system calls with an errno, one that kills for what is listed,
+ * one that kills for all but what is listed. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -14,19 +14,16 @@ static inline void install_filter(const int *call, size_t calls, unsigned when_l
     struct sock_filter program[FILTER_MOST + 3];
     size_t used = 0;
     CHECK(calls <= FILTER_MOST);
-    program[used++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                                                   offsetof(struct seccomp_data, nr));
+    program[used++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (size_t i = 0; i < calls; i++)
-        program[used++] = (struct sock_filter)BPF_JUMP(
-            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call[i], (unsigned char)(calls - i), 0);
+        program[used++] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call[i], (unsigned char)(calls - i), 0);
     program[used++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, otherwise);
     program[used++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, when_listed);
     struct sock_fprog filter = {(unsigned short)used, program};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    if (raw_seccomp)
-        CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0);
-    else
-        CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    if (raw_seccomp) CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0);
+    else CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
 }
 
 #ifndef SECCOMP_RET_KILL_PROCESS

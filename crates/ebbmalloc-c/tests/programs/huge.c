@@ -80,8 +80,7 @@ static void count_calls(void) {
     uintptr_t libc[2] = {0, 0};
     dl_iterate_phdr(find_libc, libc);
     CHECK(libc[0] != 0);
-    if (syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, 1, libc[0], libc[1], &intercepts) != 0)
-        return;
+    if (syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, 1, libc[0], libc[1], &intercepts) != 0) return;
     intercepts = 1;
     free(malloc(3 * MIB));
     madvise(NULL, 0, MADV_NORMAL);
@@ -160,14 +159,14 @@ static void made(void *block, int sets_errno) {
     do {                                                                                                               \
         unsigned char *block = malloc(length);                                                                         \
         CHECK(block != NULL);                                                                                          \
-        block[0] = 1, block[(length)-1] = 2;                                                                           \
+        block[0] = 1, block[(length) - 1] = 2;                                                                         \
         begin(name, size, 1);                                                                                          \
         unsigned char *grown = (grow);                                                                                 \
         int error = errno;                                                                                             \
         HOLDS(grown != NULL || !(sets_errno) || error == ENOMEM);                                                      \
         if (grown != NULL) block = grown;                                                                              \
         HOLDS(malloc_usable_size(block) >= (grown != NULL ? size : (length)));                                         \
-        if (size >= (length) || grown == NULL) HOLDS(block[0] == 1 && block[(length)-1] == 2);                         \
+        if (size >= (length) || grown == NULL) HOLDS(block[0] == 1 && block[(length) - 1] == 2);                       \
         free(block);                                                                                                   \
         end();                                                                                                         \
     } while (0)
@@ -202,8 +201,7 @@ static void one_size(size_t size) {
     GROWS("rallocx around the cache", 2 * MIB, 0, rallocx(block, size, MALLOCX_TCACHE_NONE));
     for (int zero = 0; zero <= MALLOCX_ZERO; zero += MALLOCX_ZERO)
         for (int extra = 0; extra < 2; extra++) {
-            void *block = malloc(2 * MIB);
-            CHECK(block != NULL);
+            void *block = MUST(malloc(2 * MIB));
             begin(extra ? "xallocx extra" : "xallocx", size, 1);
             size_t now = xallocx(block, extra ? 2 * MIB : size, extra ? size : 0, zero);
             HOLDS(now == sallocx(block, 0) && now == malloc_usable_size(block) && now > 65536);
@@ -275,8 +273,8 @@ int main(void) {
     one_size(0);
     for (int k = 0; k < 64; k++)
         for (int d = -1; d <= 1; d++) one_size(((size_t)1 << k) + (size_t)d);
-    static const size_t ends[] = {(size_t)PTRDIFF_MAX - 1, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 15, SIZE_MAX - 4095,
-                                  SIZE_MAX - 4096, SIZE_MAX - 65535, SIZE_MAX - 65536};
+    static const size_t ends[] = {(size_t)PTRDIFF_MAX - 1, SIZE_MAX,        SIZE_MAX - 1,     SIZE_MAX - 15,
+                                  SIZE_MAX - 4095,         SIZE_MAX - 4096, SIZE_MAX - 65535, SIZE_MAX - 65536};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) one_size(ends[i]);
     for (int a = 0; a < 64; a++) {
         size_t align = (size_t)1 << a;

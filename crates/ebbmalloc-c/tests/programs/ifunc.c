@@ -1,5 +1,5 @@
-/* A resolver of an indirect function that allocates, in the program or, with -DIN_LIBRARY, in a
- * library that is relocated before the allocator. The block must be whole and can be freed. */
+/* A resolver of an indirect function that allocates, in the program or, with -DIN_LIBRARY, in a library that is
+ * relocated before the allocator. The block must be whole and can be freed. */
 #include "check.h"
 
 #ifdef IN_LIBRARY
@@ -12,13 +12,9 @@ extern int answer(void);
 int main(void) {
     require_preload();
     CHECK(answer() == 42);
-    unsigned char *kept = resolver_block();
-    CHECK(kept != NULL);
+    unsigned char *kept = MUST(resolver_block());
     for (int i = 0; i < 100; i++) CHECK(kept[i] == i);
-    struct churn set;
-    churn_start(&set, 2);
-    for (int i = 0; i < 20000; i++) churn_step(&set);
-    churn_end(&set);
+    churn(2, 20000);
     for (int i = 0; i < 100; i++) CHECK(kept[i] == i);
     free(kept);
     return passed();

@@ -1,7 +1,7 @@
-/* A library whose indirect function's resolver allocates. It depends on libc alone, so the loader
- * relocates it after libc and before the preloaded allocator, and runs the resolver then: a malloc
- * is called none of whose pointers are relocated. To be built with -fno-plt, so that the library's
- * own way to malloc is ready by then; hidden, so that its indirect relocation comes last. */
+/* A library whose indirect function's resolver allocates. It depends on libc alone, so the loader relocates it after
+ * libc and before the preloaded allocator, and runs the resolver then: a malloc is called none of whose pointers are
+ * relocated. To be built with -fno-plt, so that the library's own way to malloc is ready by then; hidden, so that its
+ * indirect relocation comes last. */
 #include <stddef.h>
 
 extern void *malloc(size_t);

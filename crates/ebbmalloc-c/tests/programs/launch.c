@@ -4,11 +4,9 @@
 
 extern char **environ;
 
-int main(int count, char **arguments)
-{
+int main(int count, char **arguments) {
     pid_t child;
     int status;
-    if (count < 2 || posix_spawn(&child, arguments[1], 0, 0, arguments + 1, environ) != 0)
-        return 2;
+    if (count < 2 || posix_spawn(&child, arguments[1], 0, 0, arguments + 1, environ) != 0) return 2;
     return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
 }

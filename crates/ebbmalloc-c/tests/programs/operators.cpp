@@ -1,10 +1,16 @@
-// The C++ operators new and delete: every form, the new-handler, bad_alloc, threads, containers.
+// The C++ operators new and delete: every form, the new-handler, bad_alloc, threads, containers; every size; and known
+// numbers of bytes for a heap profile.
 #include "check.h"
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <malloc.h>
 #include <map>
 #include <memory>
 #include <new>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -105,8 +111,7 @@ static void all_forms() {
             ::operator delete[](::operator new[](size, alignment), alignment);
             ::operator delete[](::operator new[](size, alignment), size, alignment);
             ::operator delete(::operator new(size, alignment, std::nothrow), alignment, std::nothrow);
-            ::operator delete[](::operator new[](size, alignment, std::nothrow), alignment,
-                                std::nothrow);
+            ::operator delete[](::operator new[](size, alignment, std::nothrow), alignment, std::nothrow);
         }
     }
     ::operator delete(nullptr);
@@ -122,16 +127,14 @@ static void containers(unsigned seed) {
         tree[static_cast<int>(seed >> 20)].push_back(std::string(seed % 300, 'a' + seed % 26));
     }
     for (auto &entry : tree)
-        for (auto &text : entry.second)
-            CHECK(text.empty() || (text.front() == text.back()));
+        for (auto &text : entry.second) CHECK(text.empty() || (text.front() == text.back()));
     auto wide = std::make_unique<Wide>();
     CHECK(reinterpret_cast<std::uintptr_t>(wide.get()) % 256 == 0);
     std::vector<Wide> many(100);
     for (auto &one : many) CHECK(reinterpret_cast<std::uintptr_t>(&one) % 256 == 0);
 }
 
-int main() {
-    require_preload();
+static void forms() {
     Dl_info info;
     void *operator_new = dlsym(RTLD_DEFAULT, "_Znwm");
     char resolved[PATH_MAX];
@@ -143,5 +146,126 @@ int main() {
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < 4; i++) threads.emplace_back(containers, i);
     for (auto &thread : threads) thread.join();
-    return passed();
 }
+
+// The throwing operators new at every size: 2^k - 1, 2^k, 2^k + 1 for all k, the ends of the range, and each with every
+// alignment. The answer is address space or bad_alloc, and it touches no more pages for a larger size.
+// As in huge.c: a failure first gives back everything that is free.
+constexpr long MOST_FAULTS = 1500;
+
+const char *form;
+std::size_t size_asked, align_asked;
+long served, thrown;
+
+#define HOLDS(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            char line[300];                                                                                            \
+            snprintf(line, sizeof line, "%s of %#zx aligned to %#zx: %s\n", form, size_asked, align_asked,             \
+                     #condition);                                                                                      \
+            say(line);                                                                                                 \
+            _exit(99);                                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+long faults() {
+    rusage usage;
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_minflt;
+}
+
+template <typename New, typename Delete>
+void one(const char *name, std::size_t size, std::size_t align, New make, Delete unmake) {
+    form = name, size_asked = size, align_asked = align;
+    long before = faults();
+    void *block = nullptr;
+    bool threw = false;
+    try {
+        block = make();
+    } catch (const std::bad_alloc &) {
+        threw = true;
+    }
+    HOLDS(threw == (block == nullptr));
+    if (block != nullptr) {
+        HOLDS(malloc_usable_size(block) >= size);
+        HOLDS(reinterpret_cast<std::uintptr_t>(block) % align == 0);
+        unmake(block);
+        served++;
+    } else {
+        // Every machine has these.
+        HOLDS(size > 1 << 20 || align > 1 << 20);
+        thrown++;
+    }
+    HOLDS(faults() - before < MOST_FAULTS);
+}
+
+void one_size(std::size_t size) {
+    one("new", size, 16, [=] { return ::operator new(size); }, [](void *block) { ::operator delete(block); });
+    one(
+        "new, sized delete", size, 16, [=] { return ::operator new(size); },
+        [=](void *block) { ::operator delete(block, size); });
+    one("new[]", size, 16, [=] { return ::operator new[](size); }, [](void *block) { ::operator delete[](block); });
+    one(
+        "new[], sized delete[]", size, 16, [=] { return ::operator new[](size); },
+        [=](void *block) { ::operator delete[](block, size); });
+}
+
+void one_alignment(std::size_t size, std::size_t align) {
+    const std::align_val_t wide{align};
+    one(
+        "aligned new", size, align, [=] { return ::operator new(size, wide); },
+        [=](void *block) { ::operator delete(block, wide); });
+    one(
+        "aligned new[]", size, align, [=] { return ::operator new[](size, wide); },
+        [=](void *block) { ::operator delete[](block, size, wide); });
+}
+
+static void every_size() {
+    one_size(0);
+    for (int k = 0; k < 64; k++)
+        for (int d = -1; d <= 1; d++) one_size((std::size_t{1} << k) + static_cast<std::size_t>(d));
+    for (std::size_t below : std::initializer_list<std::size_t>{0, 1, 15, 4095, 4096, 65535, 65536})
+        one_size(SIZE_MAX - below);
+    one_size(static_cast<std::size_t>(PTRDIFF_MAX) - 1);
+    CHECK(served > 0 && thrown > 0);
+    // An alignment must be a power of two here.
+    for (int a = 0; a < 64; a++) {
+        std::size_t align = std::size_t{1} << a;
+        for (int k = 0; k < 64; k++)
+            for (int d = -1; d <= 1; d++) one_alignment((std::size_t{1} << k) + static_cast<std::size_t>(d), align);
+        one_alignment(SIZE_MAX - align, align);
+        one_alignment(SIZE_MAX - align + 1, align);
+        one_alignment(static_cast<std::size_t>(PTRDIFF_MAX) - align, align);
+    }
+    // The heap is whole afterwards.
+    churn(7, 20000);
+}
+
+struct Node {
+    char bytes[400];
+    Node *next;
+};
+
+__attribute__((noinline)) static Node *make_node() { return new Node(); }
+
+__attribute__((noinline)) static std::vector<std::string> make_strings(int count) {
+    std::vector<std::string> strings;
+    strings.reserve(count);
+    for (int i = 0; i < count; i++) strings.emplace_back(2000, 'x');
+    return strings;
+}
+
+// Keeps known numbers of bytes, for a heap profile to find.
+static void profiled() {
+    Node *first = nullptr;
+    for (int i = 0; i < 20000000 / 416; i++) {
+        Node *node = make_node();
+        node->next = first;
+        first = node;
+    }
+    // Never freed: what lives at the end is what is looked at.
+    auto *strings = new std::vector<std::string>(make_strings(10000));
+    std::printf("%p %zu\n", static_cast<void *>(first), strings->size());
+}
+
+CASES(CASE(forms), CASE(every_size), CASE(profiled))

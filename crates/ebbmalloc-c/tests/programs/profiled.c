@@ -1,25 +1,13 @@
-// Allocates known numbers of bytes in functions of known names, for a heap profile to find.
-//
-//   profiled live        keeps 20 MB in each of three functions, of sizes far apart
-//   profiled pingpong    one block at a time, allocated and freed, 200 MB in all
-//   profiled kinds       the same with blocks of four functions in turn, 200 MB of each
-//   profiled threads     four threads keep 5 MB each, another frees half of it
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* Programs whose heap profile is read, and the profile's part of the control tree. */
+#include "control.h"
+#include <stdatomic.h>
 
+/* Known numbers of bytes in functions of known names. */
 #define APART __attribute__((noinline))
 
 static void *volatile sink;
 
-static void *filled(void *block, size_t bytes)
-{
-    if (!block)
-        abort();
-    memset(block, 1, bytes);
-    return block;
-}
+static void *filled(void *block, size_t bytes) { return memset(MUST(block), 1, bytes); }
 
 APART void *small_block(void) { return filled(malloc(100), 100); }
 APART void *middle_block(void) { return filled(calloc(1, 5000), 5000); }
@@ -28,9 +16,8 @@ APART void *zeroed_block(void) { return filled(calloc(10, 60), 600); }
 APART void *aligned_block(void) { return filled(aligned_alloc(128, 900), 900); }
 APART void *large_block(void) { return filled(realloc(malloc(10), 200000), 200000); }
 
-static void keep(void *(*make)(void), int count)
-{
-    // Linked, so that nothing is lost, and nothing else is allocated.
+static void keep(void *(*make)(void), int count) {
+    /* Linked, so that nothing is lost, and nothing else is allocated. */
     for (int i = 0; i < count; i++) {
         void *block = make();
         *(void **)block = sink;
@@ -40,40 +27,134 @@ static void keep(void *(*make)(void), int count)
 
 static void *kept[4][50000];
 
-static void *thread(void *argument)
-{
-    void **mine = argument;
-    for (int i = 0; i < 50000; i++)
-        mine[i] = small_block();
+static void *keep_small(void *number) {
+    for (int i = 0; i < 50000; i++) kept[(uintptr_t)number - 1][i] = small_block();
     return NULL;
 }
 
-int main(int count, char **arguments)
-{
-    const char *what = count > 1 ? arguments[1] : "live";
-    if (!strcmp(what, "live")) {
-        keep(small_block, 20000000 / 112);
-        keep(middle_block, 20000000 / 5120);
-        keep(large_block, 20000000 / 200704);
-    } else if (!strcmp(what, "pingpong")) {
-        for (int i = 0; i < 200000000 / 112; i++)
-            free(small_block());
-    } else if (!strcmp(what, "kinds")) {
-        void *(*const kinds[])(void) = { tiny_block, zeroed_block, aligned_block, middle_block };
-        const size_t bytes[] = { 32, 640, 1024, 5120 };
-        for (int kind = 0; kind < 4; kind++)
-            for (size_t i = 0; i < 200000000 / bytes[kind]; i++)
-                free(kinds[kind]());
-    } else {
-        pthread_t threads[4];
-        for (int i = 0; i < 4; i++)
-            pthread_create(&threads[i], NULL, thread, kept[i]);
-        for (int i = 0; i < 4; i++)
-            pthread_join(threads[i], NULL);
-        for (int i = 0; i < 4; i++)
-            for (int j = 0; j < 50000; j += 2)
-                free(kept[i][j]);
-    }
-    puts("ok");
-    return 0;
+/* 20 MB in each of three functions, of sizes far apart. */
+static void live(void) {
+    keep(small_block, 20000000 / 112);
+    keep(middle_block, 20000000 / 5120);
+    keep(large_block, 20000000 / 200704);
 }
+
+/* One block at a time, allocated and freed, 200 MB in all. */
+static void pingpong(void) {
+    for (int i = 0; i < 200000000 / 112; i++) free(small_block());
+}
+
+/* The same with blocks of four functions in turn, 200 MB of each. */
+static void kinds(void) {
+    void *(*const make[])(void) = {tiny_block, zeroed_block, aligned_block, middle_block};
+    const size_t bytes[] = {32, 640, 1024, 5120};
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t i = 0; i < 200000000 / bytes[kind]; i++) free(make[kind]());
+}
+
+/* Four threads keep 5 MB each, another frees half of it. */
+static void threads(void) {
+    run_threads(4, keep_small);
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 50000; j += 2) free(kept[i][j]);
+}
+
+/* The profile's part of the control tree, in a program that starts with prof:true,prof_active:false. Argument: a
+ * folder. */
+static char path[4096];
+
+/* Live bytes of a thread, or of all, in a dump of now, as sampled. */
+static long dumped(const char *thread) {
+    SET(const char *, "prof.dump", path);
+    FILE *file = fopen(path, "r");
+    CHECK(file);
+    static char line[4096];
+    long bytes = -1;
+    while (fgets(line, sizeof line, file) && line[0] != '@') {
+        long count, live;
+        if (sscanf(line, "  t%*[^:]: %ld: %ld", &count, &live) != 2) continue;
+        bool all = !strncmp(line, "  t*", 4);
+        if (thread ? !all && strstr(line, thread) != NULL : all) bytes = live;
+    }
+    fclose(file);
+    return bytes;
+}
+
+static atomic_int state;
+
+/* Plays with one block while the others look; in state 1 keeps what it allocates. */
+static void *player(void *nothing) {
+    SET(const char *, "thread.prof.name", "player one");
+    for (int i = 0; i < 20000; i++) {
+        while (state == 0) free(malloc(1000));
+        kept[0][i] = malloc(1000);
+    }
+    (void)GET(const char *, "thread.prof.name");
+    state = 2;
+    while (state != 3) free(malloc(1000));
+    return nothing;
+}
+
+static void control_tree(void) {
+    snprintf(path, sizeof path, "%s/dump", arguments[1]);
+    CHECK(!GET(bool, "prof.active") && GET(bool, "prof.thread_active_init"));
+    void *before = malloc(1 << 22);
+    CHECK(dumped(NULL) == 0);
+
+    pthread_t thread = started(player, NULL);
+    SET(bool, "prof.active", true);
+    CHECK(GET(bool, "prof.active"));
+    void *block = malloc(1 << 22);
+    CHECK(dumped(NULL) >= 1 << 22);
+    /* A thread that was there before, and asks nothing but what its cache has, is sampled too. */
+    state = 1;
+    while (state != 2) {
+    }
+    CHECK(dumped("player one") > 0);
+    free(block);
+
+    /* One thread alone is left out. */
+    SET(bool, "thread.prof.active", false);
+    CHECK(!GET(bool, "thread.prof.active"));
+    SET(bool, "prof.active", true);
+    long live = dumped(NULL);
+    block = malloc(1 << 22);
+    CHECK(dumped(NULL) < live + (1 << 22));
+    free(block);
+    SET(bool, "thread.prof.active", true);
+
+    /* A sampled block is as long as any other, and can be made longer and shorter. */
+    SET(size_t, "prof.reset", 0);
+    CHECK(GET(size_t, "prof.lg_sample") == 0);
+    size_t usable = 0;
+    for (int i = 0; i < 100; i++) {
+        char *small = malloc(100);
+        CHECK(malloc_usable_size(small) == 112);
+        memset(small, 7, 100);
+        small = realloc(small, 3000);
+        CHECK(small[0] == 7 && small[99] == 7 && malloc_usable_size(small) == 3072);
+        small = realloc(small, 50000);
+        CHECK(small[0] == 7 && small[99] == 7 && malloc_usable_size(small) >= 50000);
+        small = realloc(small, 100);
+        CHECK(small[0] == 7 && small[99] == 7 && malloc_usable_size(small) == 112);
+        char *aligned = aligned_alloc(256, 300);
+        CHECK((size_t)aligned % 256 == 0);
+        char *zero = calloc(10, 10);
+        CHECK(reads_zero(zero, 0, 100));
+        usable += malloc_usable_size(zero);
+        free(small);
+        free(aligned);
+        free(zero);
+    }
+    CHECK(usable == 100 * 112);
+    /* Everything that was sampled since the reset is gone, but what the player plays with. */
+    state = 3;
+    join(thread);
+    CHECK(dumped(NULL) < 100000);
+
+    const char *nowhere = "/nowhere/at/all";
+    CHECK(mallctl("prof.dump", NULL, NULL, &nowhere, sizeof nowhere) != 0);
+    free(before);
+}
+
+CASES(CASE(live), CASE(pingpong), CASE(kinds), CASE(threads), CASE(control_tree))

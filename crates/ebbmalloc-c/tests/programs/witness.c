@@ -1,5 +1,5 @@
-/* Preloaded beside the allocator into real programs: each program that starts appends a line with
- * its name and the file its `malloc` comes from to the file named by EBB_TEST_WITNESS. */
+/* Preloaded beside the allocator into real programs: each program that starts appends a line with its name and the file
+ * its `malloc` comes from to the file named by EBB_TEST_WITNESS. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where calls of malloc go. A program built at a fixed address may hold malloc's canonical address
- * in its own table of stubs; then the first object behind it that defines malloc is meant. */
+/* Where calls of malloc go. A program built at a fixed address may hold malloc's canonical address in its own table of
+ * stubs; then the first object behind it that defines malloc is meant. */
 static int find_malloc(Dl_info *info) {
     ElfW(Sym) *symbol = NULL;
     void *address = dlsym(RTLD_DEFAULT, "malloc");
@@ -24,9 +24,7 @@ static int find_malloc(Dl_info *info) {
     for (map = map != NULL ? map->l_next : NULL; map != NULL; map = map->l_next) {
         void *object = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
         address = object != NULL ? dlsym(object, "malloc") : NULL;
-        if (address != NULL && dladdr(address, info) != 0 &&
-            strcmp(info->dli_fname, map->l_name) == 0)
-            return 1;
+        if (address != NULL && dladdr(address, info) != 0 && strcmp(info->dli_fname, map->l_name) == 0) return 1;
     }
     return 0;
 }
@@ -37,8 +35,7 @@ __attribute__((constructor)) static void testify(void) {
     Dl_info info;
     char name[PATH_MAX], resolved[PATH_MAX], line[2 * PATH_MAX + 2];
     ssize_t length = readlink("/proc/self/exe", name, sizeof name - 1);
-    if (path != NULL && length > 0 && find_malloc(&info) &&
-        realpath(info.dli_fname, resolved) != NULL) {
+    if (path != NULL && length > 0 && find_malloc(&info) && realpath(info.dli_fname, resolved) != NULL) {
         name[length] = 0;
         const char *base = strrchr(name, '/');
         int bytes = snprintf(line, sizeof line, "%s\t%s\n", base ? base + 1 : name, resolved);

@@ -77,7 +77,8 @@ pub const GIVEN_ADDRESSES: u8 = 32;
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Granule {
-    /// Address of the granule; true in every granule of a slab and in the first of everything else.
+    /// Address of the granule; true in every granule of a slab and in the first of everything else. Of a slab with a lead
+    /// ([`leads`](crate::size::leads)) the first granule has the address of the first slot.
     pub base: usize,
     /// Head of the slab, large block or free extent that this granule is the first or last of; for
     /// every granule of a slab.

@@ -145,6 +145,7 @@ impl Bins {
                 // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
                 let (start, its_class, its_shard) =
                     unsafe { ((*slab).base, (*slab).class as usize, (*slab).shard) };
+                let start = start - start % GRANULE;
                 let bytes = CLASS[its_class].granules as usize * GRANULE;
                 // Most often the next slot is in the same slab.
                 let is_elsewhere = |&slot: &Entry| (slot as usize).wrapping_sub(start) >= bytes;

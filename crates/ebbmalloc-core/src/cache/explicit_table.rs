@@ -121,6 +121,7 @@ impl ExplicitArenas {
             metadata: supply.metadata,
             page_shift: supply.page_shift,
             tick: supply.tick,
+            leads: supply.leads,
         });
         if supply.arena.take_over(&arena.arena) {
             arena.quiet.store(false, Ordering::Relaxed);

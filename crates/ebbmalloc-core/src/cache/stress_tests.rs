@@ -42,6 +42,7 @@ impl Shared {
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
             tick: 16,
+            leads: false,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::cache::cache::Cache;
 use crate::cache::explicit::{EXPLICIT, ExplicitArena};
 use crate::os::Os;
 use crate::os::hooks::ExtentHooks;
-use crate::size::{CLASS, GRANULE, SMALL_MAX, class_aligned, class_of, is_possible};
+use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of, is_possible};
 use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
@@ -114,7 +114,7 @@ impl<O: Os> Heap<O> {
     /// A block of at least `size` bytes aligned to `align` from where the thread is on, and whether it is
     /// known to read as zero. Null if there is no memory.
     pub fn allocate_chosen(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => (self.allocate_slot(access, class), false),
             None => self.allocate_large(access, size, align),
         }
@@ -132,7 +132,7 @@ impl<O: Os> Heap<O> {
             Access::Nested | Access::Outside => access,
             _ => Access::Direct,
         };
-        let Some(class) = class_aligned(size, align) else {
+        let Some(class) = self.class_aligned(size, align) else {
             return self.allocate_large(around, size, align);
         };
         let mut slot = [null_mut()];
@@ -156,7 +156,7 @@ impl<O: Os> Heap<O> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => (self.slot_in(arena, access, class), false),
             None => self.large_in(arena, access, size, align),
         }

@@ -10,6 +10,7 @@ use crate::base::purged::{Drained, Purged};
 use crate::base::sync::AtomicBool;
 use crate::cache::cache::Cache;
 use crate::os::Os;
+use crate::size::{LEAD_MAX, QUANTUM, class_aligned};
 use crate::slab::bin::{Bin, Supply};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -64,6 +65,8 @@ pub struct HeapWith<O, P> {
     pub(super) shards: AtomicUsize,
     /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
     pub(super) keeps_own: AtomicBool,
+    /// New slabs have a lead where their class has one, as [`leads`](crate::size::leads) says. Relaxed.
+    pub(super) leads: AtomicBool,
     pub(super) counters: Counters,
     /// See the module.
     pub parts: P,
@@ -145,7 +148,19 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
             tick: self.now(),
+            leads: self.leads(),
         }
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    /// Smallest class whose slots hold `size` bytes and are all aligned to `align` here, as
+    /// [`class_aligned`](crate::size::class_aligned).
+    pub fn class_aligned(&self, size: usize, align: usize) -> Option<usize> {
+        let least = if align > QUANTUM && self.leads() { LEAD_MAX + 1 } else { 0 };
+        class_aligned(size.max(least), align)
     }
 
     pub(super) fn now(&self) -> u32 {

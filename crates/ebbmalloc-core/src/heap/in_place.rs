@@ -5,21 +5,21 @@ use super::{Access, Heap};
 use crate::arena::granule::Granule;
 use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
-use crate::size::{CLASS, SMALL_MAX, class_aligned, is_possible};
-
-/// Usable bytes of a block that is asked for with `size` bytes aligned to `align`, a power of two, on
-/// pages of `page_bytes`; 0 if there can be no such block.
-pub fn usable_of_request(size: usize, align: usize, page_bytes: usize) -> usize {
-    if let Some(class) = class_aligned(size, align) {
-        return CLASS[class].size as usize;
-    }
-    if !is_possible(size, align) {
-        return 0;
-    }
-    size.max(1).next_multiple_of(page_bytes)
-}
+use crate::size::{CLASS, SMALL_MAX, is_possible};
 
 impl<O: Os> Heap<O> {
+    /// Usable bytes of a block that is asked for with `size` bytes aligned to `align`, a power of two; 0 if there can be
+    /// no such block.
+    pub fn usable_of_request(&self, size: usize, align: usize) -> usize {
+        if let Some(class) = self.class_aligned(size, align) {
+            return CLASS[class].size as usize;
+        }
+        if !is_possible(size, align) {
+            return 0;
+        }
+        size.max(1).next_multiple_of(self.os.page_bytes())
+    }
+
     /// Makes a block at least `least` bytes long where it is, and up to `most` if there is room;
     /// shrinks it if it is longer than that. Returns its usable bytes afterwards: fewer than `least`
     /// if it could not grow.

@@ -97,6 +97,7 @@ impl<O: Os> Heap<O> {
                 tick: AtomicU32::new(FIRST_TICK),
                 purging: AtomicBool::new(false),
                 shards: AtomicUsize::new(0),
+                leads: AtomicBool::new(false),
                 keeps_own: AtomicBool::new(false),
                 counters: Counters {
                     returned_bytes: AtomicU64::new(0),
@@ -133,12 +134,29 @@ impl<O: Os> Heap<O> {
         self.parts.caches.drain(&self.supply(), &self.parts.bins, false, own);
     }
 
+    /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
+    /// while a pass is under way; the caller may wait, and is inside no cache.
+    pub fn purge_extents(&self) {
+        // Acquire and release pair as in `Heap::pass`.
+        if !self.arena.has_dirty(&self.os) || self.purging.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let purged = self.arena.purge(&self.os, self.now(), true);
+        self.count_purged(&purged);
+        self.purging.store(false, Ordering::Release);
+    }
+
     /// Puts back what the calling thread's cache holds.
     pub fn flush(&self, access: Access) {
         if let Access::Cached(cache) = access {
             // SAFETY: the access says that the cache is entered.
             unsafe { cache.drain(&self.supply(), &self.parts.bins, true) };
         }
+    }
+
+    /// New slabs have a lead from now on, where their class has one. While no other thread allocates.
+    pub fn lead_slabs(&self) {
+        self.leads.store(true, Ordering::Relaxed);
     }
 
     /// Limits the shards to `shards`, before the first thread attaches.

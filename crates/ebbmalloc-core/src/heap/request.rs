@@ -4,7 +4,7 @@ use super::heap::{Access, HeapWith, Parts};
 use crate::base::exact::u8_of;
 use crate::base::lock::Wait;
 use crate::os::Os;
-use crate::size::{CLASSES, SMALL_MAX, class_aligned, class_of, is_possible};
+use crate::size::{CLASSES, SMALL_MAX, class_of, is_possible};
 use core::ptr::null_mut;
 
 impl<O: Os, P: Parts<O>> HeapWith<O, P> {
@@ -37,7 +37,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
 
     /// A block aligned to `align`, a power of two.
     pub fn allocate_aligned(&self, access: Access, size: usize, align: usize) -> *mut u8 {
-        match class_aligned(size, align) {
+        match self.class_aligned(size, align) {
             Some(class) => self.allocate_slot(access, class),
             None => self.allocate_large(access, size, align).0,
         }

@@ -6,10 +6,9 @@ mod explicit_hooks;
 mod explicit_model;
 mod fork;
 mod growth;
-mod lend;
+mod lead;
 mod model;
 mod nested;
-mod out_of_band;
 mod placement;
 mod pressure;
 mod rations;
@@ -48,11 +47,8 @@ fn allocate(heap: &Heap<Fake>, thread: Thread, size: usize) -> *mut u8 {
     with_access(thread, |access| heap.allocate(access, size))
 }
 
-/// As `free` takes a block.
-///
-/// # Safety
-/// The block is live.
-unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
+/// As `free` takes a block: the tests free each block once.
+fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     if let Some(class @ 1..) = heap.quick_class(block as usize)
         && let Some(cache) = thread
         // SAFETY: the tests detach a cache only where they forget it.
@@ -60,13 +56,24 @@ unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
     {
         return;
     }
-    // SAFETY: the block is live (fn contract).
+    // SAFETY: the block is live: the tests free each block once.
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 
+/// What a block holds. The tests ask for live blocks only.
+fn usable(heap: &Heap<Fake>, block: *mut u8) -> usize {
+    // SAFETY: the block is live: the tests ask before they free it.
+    unsafe { heap.usable_size(block) }
+}
+
+/// What the child of a fork does first; `thread` is the one that forked.
+fn become_child(heap: &Heap<Fake>, thread: Thread) {
+    // SAFETY: no other thread of the test's process is at work on this heap, and this one is inside no operation.
+    unsafe { heap.take_over(thread.map(|cache| &*cache.as_ptr())) };
+}
+
 fn free_all(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8]) {
-    // SAFETY: the tests free each block once.
-    blocks.iter().for_each(|&block| unsafe { free(heap, thread, block) });
+    blocks.iter().for_each(|&block| free(heap, thread, block));
 }
 
 /// Runs every validator of the layers below; returns the slabs and large blocks that there are.

@@ -54,9 +54,13 @@ pub fn serves_cpython() -> bool {
     in_force::is(Id::Python)
 }
 
-/// CPython's objects come from here.
-pub fn note_cpython() {
+/// CPython's objects come from here. If no other thread allocates meanwhile, they get slabs that begin where its
+/// collector reads them best.
+pub fn note_cpython(is_single_threaded: bool) {
     mechanisms::note(CPYTHON, true);
+    if is_single_threaded {
+        HEAP.lead_slabs();
+    }
 }
 
 /// The program asks for huge pages at `address`, wherever that is: in the heap, the wish ends with the block.

@@ -10,7 +10,7 @@ use crate::cache::cache::Cache;
 use crate::cache::fast::{self, Instance};
 use core::ptr::NonNull;
 
-use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_of};
 
 /// The allocator of this process.
 struct Process;
@@ -128,7 +128,7 @@ pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
     if align <= QUANTUM {
         return malloc_from_cache(size);
     }
-    current().pop_unrationed(class_aligned(size, align)?)
+    current().pop_unrationed(HEAP.class_aligned(size, align)?)
 }
 
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.

@@ -16,7 +16,7 @@ use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
 use crate::cache::ration::RATIONED;
 use crate::heap::Access;
-use crate::size::{CLASS, SMALL_MAX, class_aligned, class_of};
+use crate::size::{CLASS, SMALL_MAX, class_of};
 use core::ptr::NonNull;
 
 /// What a request asks of the contents of its block.
@@ -83,7 +83,7 @@ pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
 /// [`super::entry::memalign`].
 #[inline(never)]
 pub(super) fn memalign(observer: &Observer, align: usize, size: usize) -> *mut u8 {
-    let class = class_aligned(size, align).unwrap_or(0);
+    let class = HEAP.class_aligned(size, align).unwrap_or(0);
     allocate(observer, class, Contents::Any, |access| HEAP.allocate_aligned(access, size, align))
 }
 

@@ -3,7 +3,7 @@
 //! Classes are numbered from 1; number 0 means "no class" (large or unknown), so that a zeroed byte
 //! map says so. Up to 128 bytes they are 16 apart, above there are eight to a doubling, which wastes
 //! at most 1/9 of a slot: within the 12.5 % that we promise, at half the classes of a finer grid. From
-//! 512 bytes to 1024 there are sixteen: `docs/decisions/0033-classes-from-512.md` tells why.
+//! 512 bytes to 1024 there are sixteen: `docs/decisions/0006-granules.md` tells why.
 #![forbid(unsafe_code)]
 
 pub mod large;
@@ -16,6 +16,10 @@ pub const QUANTUM: usize = 16;
 pub const SMALL_MAX: usize = 64 * 1024;
 /// Number of size classes; they are numbered `1..=CLASSES`.
 pub const CLASSES: usize = 88;
+/// Bytes before the first slot of a slab that has a lead ([`leads`]).
+pub const LEAD: usize = 48;
+/// Largest slot of which a slab may have a lead.
+pub const LEAD_MAX: usize = 512;
 /// Largest request whose class is looked up in a table; the class of larger ones is computed.
 pub const QUICK_MAX: usize = 1024;
 /// The unit in which address space is cut: a slab or a large block is a whole number of granules.
@@ -160,11 +164,21 @@ pub static CLASS: [Class; CLASSES + 1] = {
     table
 };
 
+/// Whether slabs of `class` have a lead in a heap that keeps CPython's objects. CPython puts 16 bytes for its collector
+/// before an object. Behind a lead of 48 bytes, objects whose sizes are multiples of 64 bytes begin with a cache line,
+/// and the line that ends one has the collector's bytes of the next: the collector finds them in the cache.
+/// `docs/decisions/0039-lead.md` has figures. Such slots are aligned to [`QUANTUM`] only.
+pub const fn leads(class: usize) -> bool {
+    let size = CLASS[class].size as usize;
+    size >= 64 && size <= LEAD_MAX && size.is_multiple_of(32)
+}
+
 /// Smallest class whose slots hold `size` bytes and are all aligned to `align` (a power of two), or
 /// `None` if only a large block can be.
 ///
 /// Slots start at multiples of their size from a granule's start, so a slot is aligned to the
-/// largest power of two that divides its size.
+/// largest power of two that divides its size. Not so in a heap whose slabs have leads: that one asks for more than
+/// [`LEAD_MAX`] bytes.
 pub fn class_aligned(size: usize, align: usize) -> Option<usize> {
     if align <= QUANTUM {
         return (size <= SMALL_MAX).then(|| class_of(size));

@@ -20,6 +20,7 @@ use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::base::sync::initialiser;
 use crate::os::Os;
+use crate::size::{LEAD, leads};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether slots that come back were used since the last tick.
@@ -43,6 +44,8 @@ pub struct Supply<'a, O> {
     pub page_shift: u32,
     /// The purger's clock.
     pub tick: u32,
+    /// New slabs have a lead where their class has one.
+    pub leads: bool,
 }
 
 /// Slots of one slab that come back.
@@ -228,7 +231,8 @@ impl Slabs {
             (*head).room = Room::None;
             (*head).oldest = self.generation;
             let dirty = (*head).fill == Fill::Dirty;
-            if !slab.create(supply.os, supply.metadata, shape, dirty, wait) {
+            let lead = if supply.leads && leads(class) { LEAD } else { 0 };
+            if !slab.create(supply.os, supply.metadata, Shape { lead, ..shape }, dirty, wait) {
                 supply.arena.free_slab(&mut extents, head, granules, (*head).fill, supply.tick);
                 return None;
             }
@@ -264,7 +268,7 @@ impl Slabs {
                 || cfg!(any(ebb_mutation = "leaving_waste", ebb_mutation = "leaving_count"));
             if wait == Wait::Yes
                 && is_settled
-                && (*slab.0).free == shape.class.slots
+                && slab.is_whole(shape)
                 && (self.is_inherited(slab) || self.has_other_room(slab))
             {
                 self.remove_slab(supply, slab, shape, age);

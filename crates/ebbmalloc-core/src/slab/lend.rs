@@ -241,6 +241,7 @@ impl Slab {
             };
             (self.bitmap(shape), tails, (*self.0).base, (*self.0).resident)
         };
+        let shape = shape.with_lead_of(base);
         let (mut lent, mut pages) = (0, 0);
         for (index, (word, tails)) in bitmap.iter_mut().zip(tails).enumerate() {
             if lent == out.len() {
@@ -284,9 +285,11 @@ impl Slab {
     pub unsafe fn slots_at(self, shape: Shape, address: usize) -> Option<usize> {
         // SAFETY: the slab is one (fn contract), so it has a base, which does not change; bitmaps of tails are never
         // given back while it is a slab.
-        let (tails, offset) = unsafe { (self.tails(shape)?, address - (*self.0).base) };
+        let (tails, base) = unsafe { (self.tails(shape)?, (*self.0).base) };
+        let offset = address.checked_sub(base)?;
         let slot = shape.class.slot_of(offset);
-        if slot * shape.class.size as usize != offset || slot >= shape.class.slots as usize {
+        let slots = shape.with_lead_of(base).slots() as usize;
+        if slot * shape.class.size as usize != offset || slot >= slots {
             return None;
         }
         // A block lies in one word, and its bits are the same as long as it is live.
@@ -302,6 +305,7 @@ impl Slab {
             let Some(slots) = self.slots_at(shape, address) else {
                 return Err(Corruption::InteriorPointer);
             };
+            let shape = self.shape(shape);
             let slot = shape.class.slot_of(address - (*self.0).base);
             let (index, block) = (slot / 64, mask(u32_of(slot % 64), u32_of(slots)));
             let word = &mut self.bitmap(shape)[index];

@@ -73,6 +73,7 @@ impl Ground {
             metadata: &self.metadata,
             page_shift: self.os.page_bytes().trailing_zeros(),
             tick: self.tick.load(Ordering::Relaxed),
+            leads: false,
         }
     }
 

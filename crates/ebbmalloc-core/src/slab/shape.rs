@@ -1,7 +1,7 @@
 //! The geometry of a slab: which slots lie on which pages, and which in which word of the bitmap. Pure.
 
 use crate::base::exact::u32_of;
-use crate::size::{CLASS, Class, GRANULE};
+use crate::size::{CLASS, Class, GRANULE, LEAD};
 
 /// Geometry that does not change: the class and the page size.
 #[derive(Clone, Copy, Debug)]
@@ -10,12 +10,28 @@ pub struct Shape {
     pub class: &'static Class,
     /// log2 of the page size.
     pub page_shift: u32,
+    /// Bytes before the first slot: 0 or [`LEAD`].
+    pub lead: usize,
 }
 
 impl Shape {
-    /// The shape of a slab of `class` with pages of `1 << page_shift` bytes.
+    /// The shape of a slab of `class` with pages of `1 << page_shift` bytes and without a lead.
     pub fn new(class: usize, page_shift: u32) -> Self {
-        Self { class: &CLASS[class], page_shift }
+        Self { class: &CLASS[class], page_shift, lead: 0 }
+    }
+
+    /// The same with the lead of a slab whose first slot is at `first_slot`.
+    #[inline]
+    pub fn with_lead_of(self, first_slot: usize) -> Self {
+        const { assert!(LEAD.next_power_of_two() == 64) }
+        Self { lead: first_slot % 64, ..self }
+    }
+
+    /// Slots of the slab: one fewer than the class says where the lead leaves no place for the last.
+    #[inline]
+    pub fn slots(self) -> u32 {
+        let end = self.lead + self.class.slots as usize * self.class.size as usize;
+        self.class.slots - u32::from(end > self.class.granules as usize * GRANULE)
     }
 
     /// Pages of the slab.
@@ -31,10 +47,7 @@ impl Shape {
     /// The pages that slot `slot` touches.
     #[inline]
     pub fn pages_of_slot(self, slot: usize) -> u64 {
-        let size = self.class.size as usize;
-        let first = (slot * size) >> self.page_shift;
-        let last = (slot * size + size - 1) >> self.page_shift;
-        mask(u32_of(first), u32_of(last - first + 1))
+        self.pages_between(slot, slot)
     }
 
     /// The slots that touch page `page`: the first and the one behind the last.
@@ -42,16 +55,16 @@ impl Shape {
     pub fn slots_on_page(self, page: u32) -> (usize, usize) {
         let start = (page as usize) << self.page_shift;
         let end = start + (1 << self.page_shift);
-        let first = self.class.slot_of(start);
-        let behind = self.class.slot_of(end - 1) + 1;
-        let slots = self.class.slots as usize;
+        let first = self.class.slot_of(start.saturating_sub(self.lead));
+        let behind = self.class.slot_of(end - 1 - self.lead) + 1;
+        let slots = self.slots() as usize;
         (first.min(slots), behind.min(slots))
     }
 
     /// The pages that the slots of word `index` of the bitmap touch.
     #[inline]
     pub(super) fn pages_of_word(self, index: usize) -> u64 {
-        let last = (index * 64 + 63).min(self.class.slots as usize - 1);
+        let last = (index * 64 + 63).min(self.slots() as usize - 1);
         self.pages_between(index * 64, last)
     }
 
@@ -59,8 +72,8 @@ impl Shape {
     #[inline]
     fn pages_between(self, first: usize, last: usize) -> u64 {
         let size = self.class.size as usize;
-        let first = (first * size) >> self.page_shift;
-        let last = (last * size + size - 1) >> self.page_shift;
+        let first = (self.lead + first * size) >> self.page_shift;
+        let last = (self.lead + last * size + size - 1) >> self.page_shift;
         mask(u32_of(first), u32_of(last - first + 1))
     }
 

@@ -14,7 +14,6 @@ use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
-use crate::size::Class;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
@@ -23,8 +22,27 @@ use core::sync::atomic::Ordering;
 pub struct Slab(pub *mut Granule);
 
 impl Slab {
+    /// `shape` with this slab's own lead.
+    ///
+    /// # Safety
+    /// The slab is one.
+    #[inline]
+    pub(super) unsafe fn shape(self, shape: Shape) -> Shape {
+        // SAFETY: the slab is one (fn contract), and the base of a slab does not change.
+        shape.with_lead_of(unsafe { (*self.0).base })
+    }
+
+    /// Whether all slots are free.
+    ///
+    /// # Safety
+    /// The bin's lock is held, and the slab is of the shape's class.
+    pub(super) unsafe fn is_whole(self, shape: Shape) -> bool {
+        // SAFETY: the lock is held, and the slab is one (fn contract).
+        unsafe { (*self.0).free == self.shape(shape).slots() }
+    }
+
     /// Makes a slab out of fresh granules: all slots free. `dirty` says that its pages may be
-    /// resident. False if there is no metadata memory for the bitmap.
+    /// resident, and the shape whether it has a lead. False if there is no metadata memory for the bitmap.
     ///
     /// # Safety
     /// The granules belong to the caller alone, and its bin's lock is held.
@@ -36,7 +54,7 @@ impl Slab {
         dirty: bool,
         wait: Wait,
     ) -> bool {
-        let slots = shape.class.slots;
+        let slots = shape.slots();
         // SAFETY: the granules are a new slab's and the caller's (fn contract); an outside bitmap is as long as `words` says.
         unsafe {
             let slab = &mut *self.0;
@@ -50,7 +68,7 @@ impl Slab {
             slab.listed = false;
             slab.locked = false;
             slab.tails.store(0, Ordering::Relaxed);
-            if slots <= 64 {
+            if shape.class.slots <= 64 {
                 slab.bits = mask(0, slots);
                 return true;
             }
@@ -58,8 +76,9 @@ impl Slab {
                 return false;
             };
             slab.bits = bitmap.as_ptr() as u64;
+            slab.base += shape.lead;
             for (index, word) in self.bitmap(shape).iter_mut().enumerate() {
-                *word = mask(0, slots - u32_of(index) * 64);
+                *word = mask(0, slots.saturating_sub(u32_of(index) * 64));
             }
         }
         true
@@ -76,6 +95,7 @@ impl Slab {
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.
             unsafe {
+                (*self.0).base -= self.shape(shape).lead;
                 if let Some(bitmap) = NonNull::new((*self.0).bits as *mut u8) {
                     metadata.free(os, bitmap, shape.words() * 8, idle);
                 }
@@ -106,7 +126,8 @@ impl Slab {
     /// The bin's lock is held.
     pub unsafe fn take(self, shape: Shape, tick: u32, out: &mut [*mut u8]) -> usize {
         // SAFETY: the lock is held.
-        let (resident, base) = unsafe { ((*self.0).resident, (*self.0).base) };
+        let (shape, resident, base) =
+            unsafe { (self.shape(shape), (*self.0).resident, (*self.0).base) };
         let mut taken = 0;
         let mut pages = 0;
         let all = shape.all_pages();
@@ -196,13 +217,17 @@ impl Slab {
     /// # Safety
     /// The bin's lock is held, and the slab is of the shape's class.
     pub unsafe fn put(self, shape: Shape, slots: &[*mut u8]) -> Result<(), (Corruption, usize)> {
-        let Class { size, slots: count, .. } = *shape.class;
+        let size = shape.class.size;
         // SAFETY: the lock is held.
         unsafe {
+            let shape = self.shape(shape);
+            let count = shape.slots();
             let (base, leaving) = ((*self.0).base, (*self.0).leaving);
             let bitmap = self.bitmap(shape);
             for &address in slots {
-                let offset = address as usize - base;
+                let Some(offset) = (address as usize).checked_sub(base) else {
+                    return Err((Corruption::InteriorPointer, address as usize));
+                };
                 let slot = shape.class.slot_of(offset);
                 if slot * size as usize != offset || slot >= count as usize {
                     return Err((Corruption::InteriorPointer, address as usize));
@@ -227,7 +252,7 @@ impl Slab {
     pub unsafe fn put_idle(self, shape: Shape, tick: u32, slots: &[*mut u8]) {
         // SAFETY: the lock is held.
         unsafe {
-            let base = (*self.0).base;
+            let (shape, base) = (self.shape(shape), (*self.0).base);
             let slot_of = |address: usize| shape.class.slot_of(address - base);
             let pages = slots
                 .iter()
@@ -243,7 +268,7 @@ impl Slab {
     /// The bin's lock is held.
     pub unsafe fn free_pages(self, shape: Shape, mut pages: u64) -> u64 {
         // SAFETY: the lock is held.
-        let bitmap = unsafe { self.bitmap(shape) };
+        let (shape, bitmap) = unsafe { (self.shape(shape), self.bitmap(shape)) };
         let mut free = 0;
         while pages != 0 {
             let page = pages.trailing_zeros();
@@ -262,7 +287,7 @@ impl Slab {
     /// The bin's lock is held; when putting back, the slots were taken out with the same `pages`.
     pub unsafe fn set_slots_on_pages(self, shape: Shape, pages: u64, free: bool) {
         // SAFETY: the lock is held.
-        let bitmap = unsafe { self.bitmap(shape) };
+        let (shape, bitmap) = unsafe { (self.shape(shape), self.bitmap(shape)) };
         let mut changed = 0;
         let mut rest = pages;
         while rest != 0 {

@@ -169,7 +169,7 @@ unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded 
 /// The slab is one.
 unsafe fn runs_of(slab: Slab, shape: Shape, mut pages: u64, runs: &mut [PageRun]) -> usize {
     // SAFETY: the slab is one (fn contract), and the base of a slab does not change.
-    let base = unsafe { (*slab.0).base };
+    let base = unsafe { (*slab.0).base - slab.shape(shape).lead };
     let mut count = 0;
     while pages != 0
         && let Some(run) = runs.get_mut(count)
@@ -243,7 +243,7 @@ impl Slabs {
                 self.resident_pages -= pages.count_ones() as usize;
             }
             slab.set_slots_on_pages(shape, pages, true);
-            if (*slab.0).free == shape.class.slots && (*slab.0).resident == 0 {
+            if slab.is_whole(shape) && (*slab.0).resident == 0 {
                 self.remove_slab(supply, slab, shape, Age::Fresh);
             } else {
                 self.settle_room(slab, shape);

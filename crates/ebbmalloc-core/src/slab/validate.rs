@@ -15,11 +15,12 @@ impl Slab {
     pub unsafe fn validate(self, shape: Shape) {
         // SAFETY: the lock is held.
         unsafe {
+            let shape = self.shape(shape);
             let bitmap = self.bitmap(shape);
             let ones: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
             let slab = &*self.0;
             assert_eq!(slab.free, ones);
-            assert!(ones <= shape.class.slots);
+            assert!(ones <= shape.slots());
             assert_eq!((slab.resident | slab.leaving | slab.seen) & !shape.all_pages(), 0);
             assert_eq!(slab.leaving & !slab.resident, 0);
             self.validate_tails(shape);

@@ -7,7 +7,7 @@ use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_jemalloc::call::Call;
 use ebbmalloc_jemalloc::nodes::ROOT;
 use ebbmalloc_jemalloc::{
-    Access, Errno, Kind, Node, Type, act, by_mib, by_name, name_to_mib, read, read_mib, write,
+    Access, Errno, Kind, Node, Type, by_mib, by_name, name_to_mib, read, read_mib, write,
 };
 
 fn boot() {
@@ -79,19 +79,6 @@ fn numbers_stand_for_names_as_far_as_there_is_room() {
     assert_eq!(by_mib(&call), Err(Errno::ENOENT));
 }
 
-#[test]
-fn a_short_buffer_gets_as_much_as_it_takes() {
-    boot();
-    let (result, length, whole) = read_into("arenas.page", 8);
-    assert_eq!((result, length), (Ok(()), 8));
-    let (result, length, part) = read_into("arenas.page", 3);
-    assert_eq!((result, length), (Err(Errno::EINVAL), 3));
-    assert_eq!((&part[..3], part[3]), (&whole[..3], 0xee));
-    let (result, length, part) = read_into("arenas.page", 12);
-    assert_eq!((result, length), (Err(Errno::EINVAL), 8));
-    assert_eq!((&part[..8], part[8]), (&whole[..8], 0xee));
-}
-
 /// All leaves with their names, an index of 0 wherever one is asked for.
 fn leaves(nodes: &'static [Node], before: &str, all: &mut Vec<(String, Access, Type)>) {
     for node in nodes {
@@ -135,16 +122,6 @@ fn every_name_can_be_read_by_its_type_and_no_other() {
         let call =
             unsafe { Call::new(&[], null_mut(), null_mut(), new.as_ptr().cast::<c_void>(), bytes) };
         assert_eq!(by_name(name.as_bytes(), &call), Err(Errno::EPERM), "{name}");
-    }
-}
-
-#[test]
-fn what_is_done_is_neither_read_nor_written() {
-    boot();
-    for name in ["thread.tcache.flush", "thread.idle", "thread.peak.reset", "arena.0.decay"] {
-        assert_eq!(act(name.as_bytes()), Ok(()), "{name}");
-        assert_eq!(read_into(name, 8).0, Err(Errno::EPERM), "{name}");
-        assert_eq!(write(name.as_bytes(), 1usize), Err(Errno::EPERM), "{name}");
     }
 }
 

@@ -41,10 +41,9 @@ fn rows(page: &str, heading: &str) -> Vec<Row> {
     let part = &page[start..];
     let part = &part[..part.find("\n## ").unwrap_or(part.len())];
     part.lines()
-        .filter(|line| line.starts_with("| `"))
+        .filter(|line| line.starts_with('`') && line.contains(" | "))
         .map(|line| {
-            let inner = &line[1..line.trim_end().len() - 1];
-            let cells: Vec<_> = inner.split('|').map(str::trim).collect();
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
             assert_eq!(cells.len(), 4, "{line}");
             Row {
                 names: quoted(cells[0]).iter().flat_map(|name| expanded(name)).collect(),
@@ -110,7 +109,7 @@ fn every_name_of_the_tree_is_in_the_table_and_nothing_else() {
     same(&names(&rows), &code);
 }
 
-/// All sources of tests, and of what has tests inside.
+/// All sources of tests, and of what has tests inside. A case of a C program is named `FILE:CASE`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -130,12 +129,15 @@ fn what_the_tables_promise_is_shown_by_a_test_that_exists() {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
     let mut tests = BTreeSet::new();
     for file in &files {
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let (name, text) =
+            (file.file_name().unwrap().to_string_lossy(), fs::read_to_string(file).unwrap());
         if !name.ends_with(".rs") {
-            tests.insert(name);
+            let cases = text.split("CASE(").skip(1).map(|rest| rest.split(')').next().unwrap());
+            tests.extend(cases.map(|case| format!("{name}:{case}")));
+            tests.insert(name.into_owned());
             continue;
         }
-        for line in fs::read_to_string(file).unwrap().lines() {
+        for line in text.lines() {
             if let Some(rest) = line.trim_start().strip_prefix("fn ") {
                 tests.insert(rest.split('(').next().unwrap().to_owned());
             }

@@ -4,60 +4,39 @@ use super::service::{Mount, Service, Variable};
 use super::yaml::{self, Node};
 use crate::check::start::Start;
 
-/// The services of the text, in order.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
     let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
     let [root] = documents.roots.as_slice() else {
-        return Err(format!(
-            "it has {} YAML documents, a compose file has one",
-            documents.roots.len()
-        ));
+        let count = documents.roots.len();
+        return Err(format!("it has {count} YAML documents, a compose file has one"));
     };
-    let Some(services) = root.get("services") else {
-        return Err("it has no services".to_owned());
-    };
-    let named =
-        services.pairs().iter().filter_map(|(name, node)| Some((name.text()?, name.line, node)));
-    Ok(named
-        .filter(|(_, _, node)| !node.pairs().is_empty())
-        .map(|(name, line, node)| service(name, line, node))
-        .collect())
+    let services = root.get("services").ok_or("it has no services")?;
+    let pairs = services.pairs().iter().filter(|(_, node)| !node.pairs().is_empty());
+    Ok(pairs.filter_map(|(name, node)| Some(service(name.text()?, name.line, node))).collect())
 }
 
 fn service(name: &str, line: usize, node: &Node) -> Service {
-    let words = |key: &str| node.get(key).map(words);
-    let entrypoint = words("entrypoint");
-    let command = words("command");
-    let start = match (entrypoint, command) {
-        (Some(mut first), Some(rest)) => {
-            first.0.extend(rest.0);
-            Some(first)
-        }
-        (first, rest) => first.or(rest),
-    };
+    let started = [node.get("entrypoint"), node.get("command")].into_iter().flatten();
+    let words: Option<Vec<String>> =
+        started.map(words).reduce(|first, rest| [first, rest].concat());
+    let volumes = node.get("volumes").map(Node::items).unwrap_or_default();
     Service {
         name: name.to_owned(),
         line,
         env: node.get("environment").map(environment).unwrap_or_default(),
-        start: start.map(|(words, by_shell)| Start { words, by_shell, line }),
+        start: words.map(|words| Start { words, by_shell: false, line }),
         image: node.get("image").and_then(Node::text).map(str::to_owned),
         is_built: node.get("build").is_some(),
-        mounts: node
-            .get("volumes")
-            .map(Node::items)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(mount)
-            .collect(),
-        remarks: Vec::new(),
+        mounts: volumes.iter().filter_map(mount).collect(),
+        ..Service::default()
     }
 }
 
 /// A command as one text, which is split and never given to a shell, or as words.
-fn words(node: &Node) -> (Vec<String>, bool) {
+fn words(node: &Node) -> Vec<String> {
     match node.text() {
-        Some(text) => (shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]), false),
-        None => (node.items().iter().filter_map(Node::text).map(str::to_owned).collect(), false),
+        Some(text) => shlex::split(text).unwrap_or_else(|| vec![text.to_owned()]),
+        None => node.items().iter().filter_map(Node::text).map(str::to_owned).collect(),
     }
 }
 

@@ -7,11 +7,8 @@ use crate::check::start::Start;
 /// A container, and the specification of the pod that it is in.
 #[derive(Clone, Copy)]
 pub struct Container<'a> {
-    /// Kind and name of the object.
     pub object: (&'a str, &'a str),
-    /// The pod's specification.
     pub pod: &'a Node,
-    /// The container.
     pub node: &'a Node,
 }
 
@@ -21,7 +18,6 @@ pub fn services(text: &str) -> Result<Vec<Service>, String> {
     Ok(containers(&documents).iter().map(Container::service).collect())
 }
 
-/// The containers of all documents.
 pub fn containers(documents: &yaml::Documents) -> Vec<Container<'_>> {
     let mut found = Vec::new();
     for root in &documents.roots {
@@ -44,27 +40,23 @@ fn kind(object: &Node) -> &str {
     object.get("kind").and_then(Node::text).unwrap_or_default()
 }
 
+/// Objects with a template of their pods.
+const OF_TEMPLATES: &str =
+    "Deployment StatefulSet DaemonSet ReplicaSet ReplicationController Job Rollout Service";
+
 /// The specification of the pods that an object makes.
 fn pod(object: &Node) -> Option<&Node> {
     let spec = object.get("spec")?;
     match kind(object) {
         "Pod" => Some(spec),
-        "Deployment"
-        | "StatefulSet"
-        | "DaemonSet"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "Job"
-        | "Rollout" => spec.get("template")?.get("spec"),
         "CronJob" => spec.get("jobTemplate")?.get("spec")?.get("template")?.get("spec"),
-        // Knative's service.
-        "Service" => spec.get("template")?.get("spec"),
+        // Knative's service is one, too.
+        kind if OF_TEMPLATES.split(' ').any(|it| it == kind) => spec.get("template")?.get("spec"),
         _ => None,
     }
 }
 
 impl Container<'_> {
-    /// The common view of a service.
     pub fn service(&self) -> Service {
         let text = |key: &str| self.node.get(key).and_then(Node::text);
         let list = |key: &str| self.node.get(key).map(Node::items).unwrap_or_default();
@@ -78,9 +70,8 @@ impl Container<'_> {
             env: list("env").iter().filter_map(variable).collect(),
             start: (!words.is_empty()).then_some(Start { words, by_shell: false, line }),
             image: text("image").map(str::to_owned),
-            is_built: false,
             mounts: mounts.map(|to| Mount { from: None, to: to.to_owned() }).collect(),
-            remarks: Vec::new(),
+            ..Service::default()
         }
     }
 }

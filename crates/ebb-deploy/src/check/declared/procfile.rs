@@ -5,21 +5,19 @@
 
 use std::ops::Range;
 
+use super::script::assigned;
 use super::service::{Service, Variable};
 use crate::check::start::Start;
 
-/// A type of process.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// As every service is seen; the variables are the assignments in front of the program.
     pub service: Service,
-    /// Place of the command.
     pub command: Range<usize>,
     /// Whether a variable in front of the command reaches all of it.
     pub is_simple: bool,
 }
 
-/// The processes, in order.
 pub fn processes(text: &str) -> Result<Vec<Process>, String> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -30,15 +28,14 @@ pub fn processes(text: &str) -> Result<Vec<Process>, String> {
         if line.trim_start().is_empty() || line.trim_start().starts_with('#') {
             continue;
         }
-        let Some((name, command)) = line.split_once(':') else {
-            return Err(format!("line {} is not TYPE: COMMAND", number + 1));
-        };
         let is_name = |it: &str| {
             !it.is_empty() && it.chars().all(|it| it.is_alphanumeric() || "-_".contains(it))
         };
-        if !is_name(name) || command.trim().is_empty() {
+        let parts = line.split_once(':');
+        let parts = parts.filter(|(name, command)| is_name(name) && !command.trim().is_empty());
+        let Some((name, command)) = parts else {
             return Err(format!("line {} is not TYPE: COMMAND", number + 1));
-        }
+        };
         let from = start + line.len() - command.trim_start().len();
         found.push(process(name, number + 1, command.trim_start(), from));
     }
@@ -56,11 +53,10 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
         let word = &rest[..length];
         let value = &word[name.len() + 1..];
         let start = from + (command.len() - rest.len()) + name.len() + 1;
+        let literal = shlex::split(value).filter(|_| !value.contains(['$', '`']));
         env.push(Variable {
             name: name.to_owned(),
-            value: shlex::split(value)
-                .filter(|_| !value.contains(['$', '`']))
-                .map(|it| it.concat()),
+            value: literal.map(|it| it.concat()),
             line,
             at: start..start + value.len(),
         });
@@ -78,10 +74,7 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
             line,
             env,
             start: shlex::split(command).map(|words| Start { words, by_shell: true, line }),
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
-            remarks: Vec::new(),
+            ..Service::default()
         },
         command: from..from + command.len(),
         is_simple,
@@ -90,13 +83,7 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
 
 /// An assignment at the start: its name and the length of the whole word.
 fn assignment(text: &str) -> Option<(&str, usize)> {
-    let name = &text[..text.find('=')?];
-    let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
-    if !name.starts_with(is_first)
-        || !name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
-    {
-        return None;
-    }
+    let name = assigned(text)?;
     let mut quote = None;
     let mut letters = text[name.len() + 1..].char_indices();
     while let Some((at, letter)) = letters.next() {

@@ -11,19 +11,14 @@ use crate::check::finding::Id;
 use crate::check::start::Start;
 
 mod commands;
-mod remarks;
-mod set;
 mod value;
 
 use commands::Command;
-pub use set::Set;
-pub use value::INHERITED;
 use value::unquoted;
+pub use value::{INHERITED, Set};
 
-/// A script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The common view of the service.
     pub service: Service,
     /// Every assignment that is a command of its own, in order.
     pub sets: Vec<Set>,
@@ -31,13 +26,6 @@ pub struct Script {
     pub given: Vec<(usize, String)>,
     /// Where the lines at the top end: `#!`, the comment below it, `set -e`. The start of a line, or the end of the text.
     pub top: usize,
-}
-
-impl Set {
-    /// Whether it comes after the program's start.
-    pub fn is_late(&self) -> bool {
-        self.is_late
-    }
 }
 
 /// Shells with `export NAME=VALUE`.
@@ -67,9 +55,8 @@ impl Script {
             return Err(format!("it is a script for {other}, not for a shell"));
         }
         let commands = commands::commands(text)?;
-        let words = |command: &Command| -> Vec<&str> {
-            command.words.iter().map(|at| &text[at.clone()]).collect()
-        };
+        let words =
+            |it: &Command| -> Vec<&str> { it.words.iter().map(|at| &text[at.clone()]).collect() };
         let start = start(&commands, &words);
         let mut sets = Vec::new();
         let mut exported: Vec<&str> = Vec::new();
@@ -84,10 +71,10 @@ impl Script {
                 ["export", ..] => (true, 1),
                 ["declare" | "typeset", "-x", ..] => (true, 2),
                 ["set", options @ ..] => {
-                    exports_all |= options.contains(&"allexport")
-                        || options.iter().any(|it| {
-                            it.starts_with('-') && !it.starts_with("--") && it.contains('a')
-                        });
+                    let is_a = |it: &&str| {
+                        it.starts_with('-') && !it.starts_with("--") && it.contains('a')
+                    };
+                    exports_all |= options.contains(&"allexport") || options.iter().any(is_a);
                     continue;
                 }
                 ["unset", names @ ..] if !is_late && names.contains(&"LD_PRELOAD") => {
@@ -97,7 +84,7 @@ impl Script {
                     continue;
                 }
                 ["exec", _, ..] if Some(number) != start => {
-                    remarks.extend(remarks::dropped_elsewhere(command, &words));
+                    remarks.extend(dropped_elsewhere(command, &words));
                     continue;
                 }
                 words if words.iter().all(|it| assigned(it).is_some()) => (exports_all, 0),
@@ -133,16 +120,14 @@ impl Script {
             by_shell: true,
             line: commands[it].line,
         });
-        remarks.extend(remarks::of_script(&name, text, &sets, started.as_ref()));
+        remarks.extend(of_script(&name, text, &sets, started.as_ref()));
         let service = Service {
             name,
             line: started.as_ref().map_or(1, |it| it.line),
             env: variables(&sets),
             start: started,
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
             remarks,
+            ..Service::default()
         };
         Ok(Self { service, sets, given, top: top(text) })
     }
@@ -153,7 +138,6 @@ impl Script {
         Service { env: variables(&sets.collect::<Vec<_>>()), ..self.service.clone() }
     }
 
-    /// Every assignment of a variable.
     pub fn sets_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Set> {
         self.sets.iter().filter(move |it| it.name == name)
     }
@@ -167,11 +151,9 @@ fn other_interpreter(text: &str) -> Option<&str> {
     if words.iter().any(|it| SHELLS.contains(it)) {
         return None;
     }
-    let by_env = words.iter().skip(1).find(|it| !it.starts_with('-'));
-    match words.first() {
-        Some(&"env") => Some(by_env.unwrap_or(&"env")),
-        Some(first) => Some(first),
-        None => Some("nothing"),
+    match *words.first().unwrap_or(&"nothing") {
+        "env" => Some(words.iter().skip(1).find(|it| !it.starts_with('-')).unwrap_or(&"env")),
+        first => Some(first),
     }
 }
 
@@ -201,7 +183,7 @@ fn start<'a>(
 }
 
 /// The name in a word `NAME=VALUE`.
-fn assigned(word: &str) -> Option<&str> {
+pub(super) fn assigned(word: &str) -> Option<&str> {
     let name = &word[..word.find('=')?];
     let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
     let is_name = name.starts_with(is_first)
@@ -223,7 +205,6 @@ fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
     (!own.is_empty()).then_some((command.line, own))
 }
 
-/// The variables as the program gets them.
 fn variables(sets: &[Set]) -> Vec<Variable> {
     let mut env: Vec<Variable> = Vec::new();
     for set in sets.iter().filter(|it| it.is_exported && !it.is_late) {
@@ -240,7 +221,49 @@ fn variables(sets: &[Set]) -> Vec<Variable> {
     env
 }
 
-/// Where the lines at the top end.
+/// An `exec` under a condition through a program that drops the environment.
+fn dropped_elsewhere(command: &Command, words: &[&str]) -> Option<Remark> {
+    let words = words.iter().copied().map(unquoted).collect();
+    let start = Start { words, by_shell: true, line: command.line };
+    let by = start.drops_environment()?;
+    let what = format!("{by} starts programs without the LD_PRELOAD of the script");
+    Some(Remark::error(command.line, Id::EnvironmentDropped, what).as_note())
+}
+
+fn of_script(name: &str, text: &str, sets: &[Set], start: Option<&Start>) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let preloads = || sets.iter().filter(|it| it.name == "LD_PRELOAD");
+    let counts = preloads().any(|it| it.is_exported && !it.is_late);
+    if let (Some(set), Some(start)) = (preloads().find(|it| it.is_late), start) {
+        let what = format!("the program was already started in line {}", start.line);
+        let remark = Remark::error(set.line, Id::PreloadTooLate, what);
+        remarks.push(if counts { remark.as_note() } else { remark });
+    } else if let Some(set) = preloads().find(|it| !it.is_exported)
+        && !counts
+    {
+        let what = "LD_PRELOAD is set without `export`, so no program gets it";
+        remarks.push(Remark::error(set.line, Id::EnvironmentDropped, what));
+    }
+    if counts {
+        if let Some(set) = preloads().find(|it| !it.is_late)
+            && !preloads().any(|it| it.is_plain)
+        {
+            let what = "LD_PRELOAD is set under a condition; otherwise the program runs without it";
+            remarks.push(Remark::error(set.line, Id::NotAsked, what).as_note());
+        }
+        let what = format!(
+            "LD_PRELOAD is set in {name} only: docker run --entrypoint, docker exec and a pod's command start programs without it"
+        );
+        let line = preloads().find(|it| !it.is_late).map_or(1, |it| it.line);
+        remarks.push(Remark::error(line, Id::EntrypointBypassed, what).as_note());
+    }
+    if text.contains("\r\n") {
+        let what = "the lines end with a carriage return, which the kernel and the shell treat as part of a name or value";
+        remarks.push(Remark::error(1, Id::LineEnds, what).as_note());
+    }
+    remarks
+}
+
 fn top(text: &str) -> usize {
     let mut top = 0;
     let mut at = 0;

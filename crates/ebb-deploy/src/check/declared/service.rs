@@ -6,7 +6,7 @@ use crate::check::finding::Id;
 use crate::check::start::Start;
 
 /// A service as a file declares it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Service {
     /// Its name, with that of its object where there is one.
     pub name: String,

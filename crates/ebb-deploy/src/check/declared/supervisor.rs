@@ -2,12 +2,13 @@
 //!
 //! Read as Python's `configparser` reads it with supervisor's options: a line that is indented further goes on with
 //! the option above, ` ;` and ` #` begin a comment even inside quotes, the last of two options or sections of one name
-//! wins, `%` is a sign of expansions. No library for INI files knows these rules and keeps the places.
+//! wins, `%` is a sign of expansions. No library for INI files (rust-ini, configparser) knows these rules and keeps the
+//! places.
 
 use std::ops::Range;
 
 use super::service::{Service, Variable};
-use crate::check::start::Start;
+use crate::check::start::{Start, words};
 
 mod environment;
 
@@ -81,10 +82,7 @@ pub fn programs(text: &str) -> Result<Vec<Program>, String> {
             entry.line
         ));
     }
-    let shared = match named("supervisord") {
-        Some(section) => section.environment(text)?,
-        None => None,
-    };
+    let shared = named("supervisord").map(|it| it.environment(text)).transpose()?.flatten();
     let mut found = Vec::new();
     for section in &sections {
         let Some((kind, name)) = section.header.split_once(':') else {
@@ -94,17 +92,13 @@ pub fn programs(text: &str) -> Result<Vec<Program>, String> {
             found.push(program(text, section, name.trim(), shared.as_ref())?);
         }
     }
-    if found.is_empty() {
-        let elsewhere = named("include").and_then(|it| it.option("files"));
-        return Err(match elsewhere {
-            Some(entry) => format!(
-                "it has no [program:NAME]: name the file of the program, one of {}",
-                value(text, entry)
-            ),
-            None => "it has no [program:NAME]".to_owned(),
-        });
+    if !found.is_empty() {
+        return Ok(found);
     }
-    Ok(found)
+    let elsewhere = named("include").and_then(|it| it.option("files"));
+    let files =
+        elsewhere.map(|it| format!(": name the file of the program, one of {}", value(text, it)));
+    Err(format!("it has no [program:NAME]{}", files.unwrap_or_default()))
 }
 
 fn program(
@@ -123,12 +117,7 @@ fn program(
     });
     let start = section.option("command").map(|entry| {
         let command = value(text, entry).replace("%%", "%");
-        let words = shlex::split(&command);
-        Start {
-            words: words.unwrap_or_else(|| command.split_whitespace().map(str::to_owned).collect()),
-            by_shell: false,
-            line: entry.line,
-        }
+        Start { words: words(&command), by_shell: false, line: entry.line }
     });
     let is_spaced = section.options.last().is_some_and(|it| it.is_spaced);
     Ok(Program {
@@ -137,10 +126,7 @@ fn program(
             line: section.line,
             env: env.collect(),
             start,
-            image: None,
-            is_built: false,
-            mounts: Vec::new(),
-            remarks: Vec::new(),
+            ..Service::default()
         },
         own,
         last: section.last,
@@ -265,61 +251,18 @@ fn comment(line: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn only(text: &str) -> Service {
-        let mut all = programs(text).unwrap();
-        assert_eq!(all.len(), 1, "{text}");
-        all.remove(0).service
-    }
-
-    fn env(text: &str) -> Vec<(String, Option<String>)> {
-        let env = only(text).env.into_iter();
-        env.map(|it| (it.name, it.value)).collect()
-    }
-
-    fn pair(name: &str, value: &str) -> (String, Option<String>) {
-        (name.to_owned(), Some(value.to_owned()))
-    }
-
-    #[test]
-    fn options_go_on_where_lines_are_indented_further() {
-        let text = "; head\n[program:a]\ncommand=app\n  --port 1 ; one\n# no\n\n  --fast\nenvironment =\n  A=\"1\",\n  B='2 3'\n";
-        let service = only(text);
-        let words = service.start.unwrap().words;
-        assert_eq!(words, ["app", "--port", "1", "--fast"]);
-        assert_eq!(env(text), [pair("A", "1"), pair("B", "2 3")]);
-        assert_eq!(service.env[1].line, 10);
-    }
-
-    #[test]
-    fn the_last_of_two_wins_and_the_daemons_variables_come_first() {
-        let text = "[program:a]\nENVIRONMENT=A=1\n[supervisord]\nenvironment=B=2,C=3\n[program:a]\nenvironment: C=4\n";
-        assert_eq!(env(text), [pair("B", "2"), pair("C", "3"), pair("C", "4")]);
-        assert_eq!(only(text).variable("C").unwrap().value.as_deref(), Some("4"));
-    }
-
-    #[test]
-    fn what_is_no_configuration_is_said_by_its_line() {
-        for (text, word) in [
-            ("a=1\n", "line 1"),
-            ("[program:a]\nnonsense\n", "line 2"),
-            ("[supervisord]\n", "no [program:NAME]"),
-            ("[include]\nfiles = conf.d/*.conf\n", "conf.d/*.conf"),
-            ("[program:a]\nenvironment=A=1,2\n", "line 2: environment"),
-            ("[DEFAULT]\nenvironment=A=1\n[program:a]\n", "[DEFAULT]"),
-            ("\u{feff}[program:a]\n", "line 1"),
-        ] {
-            let why = programs(text).unwrap_err();
-            assert!(why.contains(word), "{text}: {why}");
-        }
-    }
-
     #[test]
     fn comments_begin_behind_a_space_only() {
-        assert_eq!(comment("a=b;c"), None);
-        assert_eq!(comment("a=b ;c"), Some(4));
-        assert_eq!(comment("a=\"b #c\""), Some(5));
-        assert_eq!(comment("  ; x"), Some(0));
-        // A quirk of configparser: the first turn that finds one ends the search.
-        assert_eq!(comment("a;b ;c #d"), Some(7));
+        assert!(programs("\u{feff}[program:a]\n").unwrap_err().contains("line 1"));
+        for (line, at) in [
+            ("a=b;c", None),
+            ("a=b ;c", Some(4)),
+            ("a=\"b #c\"", Some(5)),
+            ("  ; x", Some(0)),
+            // A quirk of configparser: the first turn that finds one ends the search.
+            ("a;b ;c #d", Some(7)),
+        ] {
+            assert_eq!(comment(line), at, "{line}");
+        }
     }
 }

@@ -3,27 +3,28 @@
 //!
 //! Used by the readers of compose files and Kubernetes manifests beside this file, and by `fix`. The
 //! syntax is saphyr-parser's; its places are of characters, ours of bytes. Pure.
+//!
+//! No library has this tree. saphyr's `MarkedYaml` and marked-yaml keep neither quotes nor the style of a collection, and
+//! the latter refuses anchors; yaml-rust2 tells only where a node begins. yaml-edit 0.3 keeps comments, but takes `a: b: c`
+//! and tabs for YAML and gives a new text, where each of our changes has a place and a reason. yamlpath needs a C library.
 
 use std::ops::Range;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+pub use saphyr_parser::ScalarStyle;
+use saphyr_parser::{Event, Parser, Span};
 
 /// Deeper than this nobody writes by hand; the tree is walked by recursion.
 const MOST_LEVELS: usize = 100;
 
-/// All documents of one text.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {
-    /// The root of each.
     pub roots: Vec<Node>,
     /// Anchors that something refers to: what is added there is added in every such place.
     pub shared: Vec<usize>,
 }
 
-/// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Kind of node.
     pub kind: Kind,
     /// Its bytes; of a collection in block style only the start counts.
     pub at: Range<usize>,
@@ -35,68 +36,42 @@ pub struct Node {
     pub line: usize,
 }
 
-/// The kinds of node.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// Text, and what quotes it.
-    Scalar(String, Quote),
-    /// Pairs, in order.
+    /// Text, and how it is written.
+    Scalar(String, ScalarStyle),
     Mapping(Vec<(Node, Node)>, Style),
-    /// Items, in order.
     Sequence(Vec<Node>, Style),
     /// The same as the node with that anchor.
     Alias(usize),
 }
 
-/// How a scalar is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quote {
-    /// A plain scalar.
-    Plain,
-    /// `'...'`
-    Single,
-    /// `"..."`
-    Double,
-    /// `|` or `>` and lines below.
-    Lines,
-}
-
-/// How a collection is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// By indentation.
     Block,
-    /// In brackets.
     Flow,
 }
 
-/// Why a text is no YAML.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(pub String);
-
-/// A collection that is still open.
 struct Open {
     node: Node,
     /// A key that waits for its value.
     key: Option<Node>,
 }
 
-/// Reads all documents of a text.
-pub fn parse(text: &str) -> Result<Documents, Malformed> {
+pub fn parse(text: &str) -> Result<Documents, String> {
     let bytes = Places::of(text);
     let mut documents = Documents::default();
     let mut open: Vec<Open> = Vec::new();
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| Malformed(error.to_string()))?;
+        let (event, span) = event.map_err(|error| error.to_string())?;
         let (kind, anchor) = match event {
             Event::Alias(anchor) => {
                 documents.shared.push(anchor);
                 (Kind::Alias(anchor), 0)
             }
             Event::Scalar(value, style, anchor, _) => {
-                (Kind::Scalar(value.into_owned(), quote(style)), anchor)
+                (Kind::Scalar(value.into_owned(), style), anchor)
             }
             Event::MappingStart(anchor, _) => {
                 (Kind::Mapping(Vec::new(), style(text, &bytes, span)), anchor)
@@ -106,7 +81,7 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
             }
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut done) = open.pop() else {
-                    return Err(Malformed("a collection ends without a beginning".to_owned()));
+                    return Err("a collection ends without a beginning".to_owned());
                 };
                 if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
                     done.node.kind
@@ -130,17 +105,19 @@ pub fn parse(text: &str) -> Result<Documents, Malformed> {
         if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) = node.kind {
             node.at.start = node.at.end.saturating_sub(1);
         }
-        if let Kind::Scalar(_, quote @ (Quote::Single | Quote::Double)) = &node.kind {
+        if let Kind::Scalar(_, quote @ (ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted)) =
+            &node.kind
+        {
             node.at.end = end_of_quoted(text, node.at.clone(), *quote);
         }
-        if let Kind::Scalar(_, Quote::Plain) = &node.kind {
+        if let Kind::Scalar(_, ScalarStyle::Plain) = &node.kind {
             let written = &text[node.at.clone()];
             let comment = written.find(" #").or(written.find("\t#")).unwrap_or(written.len());
             node.at.end = node.at.start + written[..comment].trim_end().len();
         }
         if matches!(node.kind, Kind::Mapping(..) | Kind::Sequence(..)) {
             if open.len() == MOST_LEVELS {
-                return Err(Malformed(format!("more than {MOST_LEVELS} levels")));
+                return Err(format!("more than {MOST_LEVELS} levels"));
             }
             open.push(Open { node, key: None });
         } else {
@@ -166,15 +143,6 @@ fn place(node: Node, open: &mut [Open], roots: &mut Vec<Node>) {
     }
 }
 
-fn quote(style: ScalarStyle) -> Quote {
-    match style {
-        ScalarStyle::Plain => Quote::Plain,
-        ScalarStyle::SingleQuoted => Quote::Single,
-        ScalarStyle::DoubleQuoted => Quote::Double,
-        ScalarStyle::Literal | ScalarStyle::Folded => Quote::Lines,
-    }
-}
-
 /// A bracket ends what the parser tells of a start; an anchor or a tag may precede it.
 fn style(text: &str, bytes: &Places, span: Span) -> Style {
     let (start, end) = (bytes.at(span.start.index()), bytes.at(span.end.index()));
@@ -185,15 +153,15 @@ fn style(text: &str, bytes: &Places, span: Span) -> Style {
 }
 
 /// The parser's end of a quoted scalar is that of the space and comment after it.
-fn end_of_quoted(text: &str, at: Range<usize>, quote: Quote) -> usize {
+fn end_of_quoted(text: &str, at: Range<usize>, quote: ScalarStyle) -> usize {
     let mut letters = text[at.clone()].char_indices().skip(1).peekable();
     while let Some((place, letter)) = letters.next() {
         match (quote, letter) {
-            (Quote::Double, '\\') => {
+            (ScalarStyle::DoubleQuoted, '\\') => {
                 letters.next();
             }
-            (Quote::Double, '"') => return at.start + place + 1,
-            (Quote::Single, '\'') => {
+            (ScalarStyle::DoubleQuoted, '"') => return at.start + place + 1,
+            (ScalarStyle::SingleQuoted, '\'') => {
                 if letters.peek().is_some_and(|(_, next)| *next == '\'') {
                     letters.next();
                 } else {
@@ -230,12 +198,10 @@ impl Places {
 }
 
 impl Node {
-    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.pair(key).map(|(_, value)| value)
     }
 
-    /// The key and its value.
     pub fn pair(&self, key: &str) -> Option<&(Node, Node)> {
         self.pairs().iter().find(|(name, _)| name.text() == Some(key))
     }
@@ -256,7 +222,6 @@ impl Node {
         }
     }
 
-    /// The text of a scalar.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Scalar(text, _) => Some(text),
@@ -266,7 +231,7 @@ impl Node {
 
     /// Whether it is there by its key alone (`environment:` and nothing after it).
     pub fn is_empty(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar(text, Quote::Plain) if text.is_empty() || text == "~" || text == "null")
+        matches!(&self.kind, Kind::Scalar(text, ScalarStyle::Plain) if text.is_empty() || text == "~" || text == "null")
     }
 
     /// Where its last letter ends.
@@ -331,11 +296,9 @@ mod tests {
     #[test]
     fn leaves_carry_the_way_to_them() {
         let leaves = parse(TEXT).unwrap().roots[0].leaves();
-        let leaf = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-        assert_eq!(
-            leaves,
-            [leaf("/a/b", "x"), leaf("/a/c/0", "1"), leaf("/a/c/1", "2"), leaf("/a/d/0", "e")]
-        );
+        let leaves: Vec<String> =
+            leaves.into_iter().map(|(path, text)| path + "=" + &text).collect();
+        assert_eq!(leaves, ["/a/b=x", "/a/c/0=1", "/a/c/1=2", "/a/d/0=e"]);
     }
 
     #[test]

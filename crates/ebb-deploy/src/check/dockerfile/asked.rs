@@ -1,12 +1,38 @@
-//! How an image asks for an allocator: by `ENV`, by the line that starts it, by a script, through `ebb
-//! run`; and where it only seems to. Pure.
+//! An image under judgement, and how it asks for an allocator: by `ENV`, by the line that starts it, by a script, through
+//! `ebb run`; where it only seems to; whether its program takes a library at all. Pure.
 
 use std::path::Path;
 
-use super::judgement::Image;
+use super::image::{Stage, Stages};
+use crate::check::base::Base;
 use crate::check::declared::script::Script;
 use crate::check::finding::{Finding, Id};
-use crate::check::library::file_name;
+use crate::check::start::Start;
+
+pub(super) struct Image<'a> {
+    pub(super) name: &'a str,
+    pub(super) stages: &'a Stages,
+    pub(super) chain: Vec<&'a Stage>,
+    pub(super) start: Option<Start>,
+    pub(super) context: &'a dyn Context,
+}
+
+/// The files that the builder is given.
+pub trait Context {
+    /// The text of one.
+    fn read(&self, file: &str) -> Option<String>;
+
+    /// Why the builder has no such file; none where it has, or where that is not known.
+    fn lacks(&self, _file: &str) -> Option<String> {
+        None
+    }
+}
+
+impl<F: Fn(&str) -> Option<String>> Context for F {
+    fn read(&self, file: &str) -> Option<String> {
+        self(file)
+    }
+}
 
 /// How the image asks for an allocator.
 pub(super) struct Asked {
@@ -18,40 +44,75 @@ pub(super) struct Asked {
 }
 
 impl Image<'_> {
+    pub(super) fn at(&self, line: usize, id: Id, what: String) -> Finding {
+        Finding::new(id, what).in_file(format!("{}:{line}", self.name))
+    }
+
     /// How the image asks for an allocator; where it does not, why not.
     pub(super) fn asked(&self) -> (Option<Asked>, Vec<Finding>) {
-        let mut findings = Vec::new();
         let start = self.start.as_ref();
+        let by_start = |text: &str, start: &Start| Asked {
+            text: text.to_owned(),
+            line: start.line,
+            by_shell: true,
+        };
         if let Some(start) = start
             && let Some(name) = start.through_ebb()
         {
-            let asked = Asked { text: name.to_owned(), line: start.line, by_shell: true };
-            return (Some(asked), findings);
+            return (Some(by_start(name, start)), Vec::new());
         }
         // An empty one takes back what the base image sets.
-        let set = self.variable("LD_PRELOAD");
-        if let Some((text, line)) = set.filter(|(text, _)| !text.trim().is_empty()) {
-            if let Some(start) = start
-                && let Some(by) = start.drops_environment()
-            {
+        let set = self.variable("LD_PRELOAD").filter(|(text, _)| !text.trim().is_empty());
+        if let Some((text, line)) = set {
+            let dropped = start.and_then(|start| {
+                let by = start.drops_environment()?;
                 let what = format!("{by} starts the service without the LD_PRELOAD that ENV sets");
-                findings.push(self.at(start.line, Id::EnvironmentDropped, what));
-            }
-            let asked = Asked { text, line, by_shell: false };
-            return (Some(asked), findings);
+                Some(self.at(start.line, Id::EnvironmentDropped, what))
+            });
+            return (Some(Asked { text, line, by_shell: false }), dropped.into_iter().collect());
         }
         if let Some(start) = start
             && let Some(text) = start.assigned("LD_PRELOAD")
         {
-            let asked = Asked { text: text.to_owned(), line: start.line, by_shell: true };
-            return (Some(asked), findings);
+            return (Some(by_start(text, start)), Vec::new());
         }
-        if let Some((asked, finding)) = self.script() {
-            findings.extend(finding);
-            return (asked, findings);
+        match self.script() {
+            Some((asked, finding)) => (asked, vec![finding]),
+            None => (None, vec![self.nobody_asks()]),
         }
-        findings.push(self.nobody_asks());
-        (None, findings)
+    }
+
+    /// Whether the program that is started takes a library at all.
+    pub(super) fn program(&self) -> Vec<Finding> {
+        let Some(start) = &self.start else {
+            return Vec::new();
+        };
+        for stage in &self.chain {
+            for run in &stage.runs {
+                let gains = ["setcap ", "chmod u+s", "chmod +s", "chmod 4"];
+                let gains = gains.iter().any(|it| run.value.contains(it));
+                let mut words = run.value.split([' ', '\n', ';', '&', '\\']);
+                if gains && words.any(|word| word.contains('/') && start.names(word)) {
+                    let what = "the program gains rights when it starts (set-uid or setcap), so its loader \
+                                ignores LD_PRELOAD unless the caller has them already";
+                    return vec![self.at(run.line, Id::SecureMode, what.to_owned())];
+                }
+            }
+            for copy in &stage.copies {
+                let Some(from) = copy.value.from.as_deref().and_then(|it| self.stages.named(it))
+                else {
+                    continue;
+                };
+                let started = |source: &String| start.names(&copy.value.target_of(source));
+                if copy.value.sources.iter().any(started)
+                    && let Some((id, why)) = kind_of_build(&from)
+                {
+                    let what = format!("the program comes from the stage {}, {why}", from[0].base);
+                    return vec![self.at(copy.line, id, what)];
+                }
+            }
+        }
+        Vec::new()
     }
 
     /// A variable as `ENV` leaves it.
@@ -63,47 +124,36 @@ impl Image<'_> {
     }
 
     /// A script of the build context that sets the variable.
-    fn script(&self) -> Option<(Option<Asked>, Option<Finding>)> {
+    fn script(&self) -> Option<(Option<Asked>, Finding)> {
         let copies = self.chain.iter().flat_map(|stage| &stage.copies);
-        for copy in copies.filter(|copy| copy.value.from.is_none()) {
-            for source in &copy.value.sources {
-                let Some(set) = self.context.read(source).as_deref().and_then(set_by_script) else {
-                    continue;
-                };
-                let to = if copy.value.to.ends_with('/') {
-                    format!("{}{}", copy.value.to, file_name(source))
-                } else {
-                    copy.value.to.clone()
-                };
-                let start = self.start.as_ref();
-                let (id, what) = match start {
-                    Some(start) if start.names(&to) && set.exported => {
-                        let finding = self
-                            .at(
-                                start.line,
-                                Id::EntrypointBypassed,
-                                format!(
-                                    "LD_PRELOAD is set in {to} only: docker run --entrypoint, docker exec and \
-                                     a pod's command start programs without it"
-                                ),
-                            )
-                            .as_note();
-                        let asked = Asked { text: set.value, line: copy.line, by_shell: true };
-                        return Some((Some(asked), Some(finding)));
-                    }
-                    Some(start) if start.names(&to) => (
-                        Id::EnvironmentDropped,
-                        format!("{to} sets LD_PRELOAD without `export`, so no program gets it"),
-                    ),
-                    _ => (
-                        Id::EntrypointBypassed,
-                        format!("LD_PRELOAD is set in {to}, which the image does not start"),
-                    ),
-                };
-                return Some((None, Some(self.at(copy.line, id, what))));
+        let sources = copies
+            .filter(|copy| copy.value.from.is_none())
+            .flat_map(|copy| copy.value.sources.iter().map(move |source| (copy, source)));
+        let (copy, source, set) = sources.into_iter().find_map(|(copy, source)| {
+            let set = self.context.read(source).as_deref().and_then(set_by_script)?;
+            Some((copy, source, set))
+        })?;
+        let to = copy.value.target_of(source);
+        let (id, what) = match &self.start {
+            Some(start) if start.names(&to) && set.exported => {
+                let what = format!(
+                    "LD_PRELOAD is set in {to} only: docker run --entrypoint, docker exec and a pod's command start \
+                     programs without it"
+                );
+                let finding = self.at(start.line, Id::EntrypointBypassed, what).as_note();
+                let asked = Asked { text: set.value, line: copy.line, by_shell: true };
+                return Some((Some(asked), finding));
             }
-        }
-        None
+            Some(start) if start.names(&to) => {
+                let what = format!("{to} sets LD_PRELOAD without `export`, so no program gets it");
+                (Id::EnvironmentDropped, what)
+            }
+            _ => {
+                let what = format!("LD_PRELOAD is set in {to}, which the image does not start");
+                (Id::EntrypointBypassed, what)
+            }
+        };
+        Some((None, self.at(copy.line, id, what)))
     }
 
     /// Nothing names the variable where it counts; perhaps something does where it does not.
@@ -128,6 +178,20 @@ impl Image<'_> {
         }
         Finding::new(Id::NotAsked, "nothing in the image sets LD_PRELOAD").in_file(self.name)
     }
+}
+
+/// What kind of program a stage builds, as far as its commands tell.
+fn kind_of_build(chain: &[&Stage]) -> Option<(Id, &'static str)> {
+    let lowest = chain.last()?;
+    if Base::parse(&lowest.base).is_go() {
+        return Some((Id::AllocatorInside, "which builds with Go: its heap is not malloc's"));
+    }
+    let runs = || chain.iter().flat_map(|stage| &stage.runs);
+    if runs().any(|run| run.value.contains("linux-musl") || run.value.contains("crt-static")) {
+        let why = "which builds a static program: nothing can be preloaded into it";
+        return Some((Id::StaticProgram, why));
+    }
+    None
 }
 
 /// What a script puts into `LD_PRELOAD`.

@@ -2,14 +2,12 @@
 
 use crate::check::library::file_name;
 
-/// Files that come from outside the stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// The stage or image they come from; none for the build context.
     pub from: Option<String>,
     /// Names of the copied files in the source.
     pub sources: Vec<String>,
-    /// Destination.
     pub to: String,
 }
 
@@ -35,6 +33,14 @@ impl Copied {
             || path.starts_with(&format!("{to}/")) && self.sources.iter().any(whole)
     }
 
+    /// Where the file `source` lies in the image.
+    pub(super) fn target_of(&self, source: &str) -> String {
+        match self.to.as_str() {
+            to if to.ends_with('/') => format!("{to}{}", file_name(source)),
+            to => to.to_owned(),
+        }
+    }
+
     /// The file that becomes `path`, by its name in the build context; none of a folder, a pattern or an address,
     /// where no single file is named.
     pub fn source_of(&self, path: &str) -> Option<&str> {
@@ -53,13 +59,10 @@ impl Copied {
 
 /// Whether a name fits a pattern with stars.
 fn is_like(pattern: &str, name: &str) -> bool {
-    let mut rest = name;
     let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(after) = rest.strip_prefix(first) else {
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
         return false;
     };
-    rest = after;
     for part in parts {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],

@@ -1,18 +1,19 @@
 //! A Dockerfile as the image that it makes: the chain of stages down to the base, and what they set,
-//! run, copy and start. Pure; the syntax is parse-dockerfile's.
+//! run, copy and start. Pure.
+//!
+//! The syntax is parse-dockerfile's, with the places of instructions. dockerfile-parser 0.9 has those of the variables of
+//! `ENV`, too, but knows no here-documents.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use parse_dockerfile::{Command, Instruction, Source};
+use parse_dockerfile::{Command, Flag, Instruction, Source};
 
 use super::copied::Copied;
-use super::variables::{assignments, expand, expand_words};
+use super::variables::{Known, assignments, expand, expand_words};
 
 /// A value, and the line that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
-    /// The value.
     pub value: T,
     /// Counted from one.
     pub line: usize,
@@ -21,32 +22,22 @@ pub struct Placed<T> {
 /// What `CMD` or `ENTRYPOINT` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// Executed as it is.
     Exec(Vec<String>),
-    /// Given to a shell.
     Shell(String),
 }
 
-/// One stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
     /// What it is built on: another stage, or an image.
     pub base: String,
-    /// Its own name.
     pub name: Option<String>,
-    /// The platform that `FROM` asks for.
     pub platform: Option<String>,
-    /// `ENV`.
     pub env: Vec<Placed<(String, String)>>,
     /// `ARG` with a value.
     pub args: Vec<Placed<(String, String)>>,
-    /// `RUN`.
     pub runs: Vec<Placed<String>>,
-    /// `COPY` and `ADD`.
     pub copies: Vec<Placed<Copied>>,
-    /// `ENTRYPOINT`.
     pub entrypoint: Option<Placed<Words>>,
-    /// `CMD`.
     pub cmd: Option<Placed<Words>>,
     /// The last `USER`.
     pub user: Option<String>,
@@ -54,14 +45,11 @@ pub struct Stage {
     pub pieces: Vec<Piece>,
 }
 
-/// An instruction in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// In upper case.
     pub keyword: String,
     /// From the keyword to the end of its last line, that line's end not included.
     pub at: Range<usize>,
-    /// For `USER`, the user.
     pub user: Option<String>,
 }
 
@@ -69,42 +57,29 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages(Vec<Stage>);
 
-/// Why a text is no Dockerfile.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(String);
-
 impl Stages {
-    /// Reads the text.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let file = parse_dockerfile::parse(text).map_err(|error| Malformed(error.to_string()))?;
+    /// Reads the text; the error says why it is no Dockerfile.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file = parse_dockerfile::parse(text).map_err(|error| error.to_string())?;
         let line = |at: usize| text[..at].matches('\n').count() + 1;
         let starts: Vec<usize> = file.instructions.iter().map(start_of).collect();
-        let mut known = BTreeMap::new();
+        let mut known = Known::new();
         for arg in file.global_args() {
-            for (name, value) in assignments(&expand(&arg.arguments.value, &known)) {
-                known.insert(name, value);
-            }
+            known.extend(assignments(&expand(&arg.arguments.value, &known)));
         }
         let mut stages: Vec<Stage> = Vec::new();
         for stage in file.stages() {
             let mut own = Stage {
                 base: expand(&stage.from.image.value, &known),
                 name: stage.from.as_.as_ref().map(|(_, name)| name.value.to_string()),
-                platform: stage
-                    .from
-                    .options
-                    .iter()
-                    .find(|flag| flag.name.value == "platform")
-                    .and_then(|flag| Some(expand(&flag.value.as_ref()?.value, &known))),
+                platform: option(&stage.from.options, "platform").map(|it| expand(it, &known)),
                 ..Stage::default()
             };
             // Variables of the stage: those of the stage it is built on are in force, too.
-            let mut variables: BTreeMap<String, String> = BTreeMap::new();
+            let mut variables = Known::new();
             if let Some(base) = find(&stages, &own.base) {
-                for it in chain(&stages, base).iter().rev().flat_map(|it| &it.env) {
-                    variables.insert(it.value.0.clone(), it.value.1.clone());
-                }
+                let env = chain(&stages, base).into_iter().rev().flat_map(|it| &it.env);
+                variables.extend(env.map(|it| it.value.clone()));
             }
             own.pieces.push(piece(text, &starts, stage.from.from.span.start, None));
             for instruction in stage.instructions {
@@ -118,14 +93,14 @@ impl Stages {
             stages.push(own);
         }
         if stages.is_empty() {
-            return Err(Malformed("it has no FROM".to_owned()));
+            return Err("it has no FROM".to_owned());
         }
         Ok(Self(stages))
     }
 
     /// The stage that makes the image, and those below it, the nearest first. `target` is the name of
     /// another stage to build.
-    pub fn chain(&self, target: Option<&str>) -> Option<Vec<&Stage>> {
+    pub(crate) fn chain(&self, target: Option<&str>) -> Option<Vec<&Stage>> {
         let last = match target {
             Some(name) => find(&self.0, name)?,
             None => self.0.len().checked_sub(1)?,
@@ -133,8 +108,7 @@ impl Stages {
         Some(chain(&self.0, last))
     }
 
-    /// Every stage, in order.
-    pub fn all(&self) -> &[Stage] {
+    pub(crate) fn all(&self) -> &[Stage] {
         &self.0
     }
 
@@ -148,19 +122,18 @@ impl Stages {
     }
 
     /// The stages that are not in `chain`: what they set ends with the build.
-    pub fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
+    pub(crate) fn others(&self, chain: &[&Stage]) -> Vec<&Stage> {
         let is_in = |stage: &Stage| chain.iter().any(|it| std::ptr::eq(*it, stage));
         self.0.iter().filter(|stage| !is_in(stage)).collect()
     }
 
     /// The stage of that name or number, and those below it; none for an image from elsewhere.
-    pub fn named(&self, name: &str) -> Option<Vec<&Stage>> {
+    pub(crate) fn named(&self, name: &str) -> Option<Vec<&Stage>> {
         let place = find(&self.0, name).or_else(|| name.parse().ok())?;
         (place < self.0.len()).then(|| chain(&self.0, place))
     }
 }
 
-/// Where the keyword begins.
 fn start_of(instruction: &Instruction<'_>) -> usize {
     let keyword = match instruction {
         Instruction::Add(it) => &it.add,
@@ -226,8 +199,8 @@ fn chain(stages: &[Stage], last: usize) -> Vec<&Stage> {
 fn read(
     instruction: &Instruction<'_>,
     own: &mut Stage,
-    variables: &mut BTreeMap<String, String>,
-    global: &BTreeMap<String, String>,
+    variables: &mut Known,
+    global: &Known,
     line: &impl Fn(usize) -> usize,
 ) {
     match instruction {
@@ -254,34 +227,21 @@ fn read(
                 Words::Exec(words) => words.join(" "),
                 Words::Shell(text) => text,
             };
-            for document in &run.here_docs {
-                text.push('\n');
-                text.push_str(&document.value);
-            }
-            let line = line(run.run.span.start);
-            own.runs.push(Placed { value: text, line });
+            text.extend(run.here_docs.iter().map(|it| format!("\n{}", it.value)));
+            own.runs.push(Placed { value: text, line: line(run.run.span.start) });
         }
         Instruction::Copy(copy) => {
-            let from = copy
-                .options
-                .iter()
-                .find(|flag| flag.name.value == "from")
-                .and_then(|flag| Some(flag.value.as_ref()?.value.to_string()));
+            let from = option(&copy.options, "from");
             let value = copied(from, &copy.src, &copy.dest.value, variables);
-            let line = line(copy.copy.span.start);
-            own.copies.push(Placed { value, line });
+            own.copies.push(Placed { value, line: line(copy.copy.span.start) });
         }
         Instruction::Add(add) => {
             let value = copied(None, &add.src, &add.dest.value, variables);
-            let line = line(add.add.span.start);
-            own.copies.push(Placed { value, line });
+            own.copies.push(Placed { value, line: line(add.add.span.start) });
         }
         Instruction::Entrypoint(entrypoint) => {
-            own.entrypoint = Some(Placed {
-                value: words(&entrypoint.arguments),
-                line: line(entrypoint.entrypoint.span.start),
-            });
-            // A new entrypoint forgets the command of the image below, but not one above it here.
+            let line = line(entrypoint.entrypoint.span.start);
+            own.entrypoint = Some(Placed { value: words(&entrypoint.arguments), line });
         }
         Instruction::Cmd(cmd) => {
             own.cmd = Some(Placed { value: words(&cmd.arguments), line: line(cmd.cmd.span.start) });
@@ -291,22 +251,21 @@ fn read(
     }
 }
 
-fn copied(
-    from: Option<String>,
-    sources: &[Source<'_>],
-    to: &str,
-    variables: &BTreeMap<String, String>,
-) -> Copied {
+/// The value of `--NAME=VALUE`.
+fn option<'a>(options: &'a [Flag<'_>], name: &str) -> Option<&'a str> {
+    let flag = options.iter().find(|flag| flag.name.value == name)?;
+    Some(&flag.value.as_ref()?.value)
+}
+
+fn copied(from: Option<&str>, sources: &[Source<'_>], to: &str, known: &Known) -> Copied {
+    let path = |source: &Source<'_>| match source {
+        Source::Path(path) => Some(expand(&path.value, known)),
+        _ => None,
+    };
     Copied {
-        from,
-        sources: sources
-            .iter()
-            .filter_map(|source| match source {
-                Source::Path(path) => Some(expand(&path.value, variables)),
-                _ => None,
-            })
-            .collect(),
-        to: expand(to, variables),
+        from: from.map(str::to_owned),
+        sources: sources.iter().filter_map(path).collect(),
+        to: expand(to, known),
     }
 }
 
@@ -358,11 +317,15 @@ mod tests {
     fn a_copy_brings_the_files_that_it_names() {
         let stages = Stages::parse(TEXT).unwrap();
         let copy = &stages.chain(None).unwrap()[0].copies[0].value;
-        assert!(copy.brings("/usr/local/lib/libjemalloc.so.2"));
-        assert!(!copy.brings("/usr/local/lib/libjemalloc.so.1"));
-        assert!(!copy.brings("/usr/lib/libjemalloc.so.2"));
         let whole = Copied { from: None, sources: vec!["out".to_owned()], to: "/app".to_owned() };
-        assert!(whole.brings("/app/lib/a.so"));
+        for (copied, path, brings) in [
+            (copy, "/usr/local/lib/libjemalloc.so.2", true),
+            (copy, "/usr/local/lib/libjemalloc.so.1", false),
+            (copy, "/usr/lib/libjemalloc.so.2", false),
+            (&whole, "/app/lib/a.so", true),
+        ] {
+            assert_eq!(copied.brings(path), brings, "{path}");
+        }
     }
 
     #[test]

@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use crate::check::start::words;
+
+/// Values by name.
+pub type Known = BTreeMap<String, String>;
+
 /// Replaces `$NAME`, `${NAME}`, `${NAME:-default}` and `${NAME:+other}` by what is known. What is not known
 /// stays as `${NAME}`: the builder would put in an argument of the build, or nothing. Single quotes
 /// and a backslash keep a dollar sign.
-pub fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
+pub fn expand(text: &str, known: &Known) -> String {
     replace(text, known, false)
 }
 
 /// The same for a text that is split into words afterwards, as that of `ENV`: a value stays one word.
-pub fn expand_words(text: &str, known: &BTreeMap<String, String>) -> String {
+pub fn expand_words(text: &str, known: &Known) -> String {
     replace(text, known, true)
 }
 
-fn replace(text: &str, known: &BTreeMap<String, String>, splits_later: bool) -> String {
+fn replace(text: &str, known: &Known, splits_later: bool) -> String {
     let mut out = String::new();
     let mut rest = text;
     let mut in_single_quotes = false;
@@ -53,7 +58,7 @@ fn replace(text: &str, known: &BTreeMap<String, String>, splits_later: bool) -> 
 }
 
 /// The value of the variable whose name `text` starts with, and the length of its text.
-fn variable(text: &str, known: &BTreeMap<String, String>) -> (String, usize) {
+fn variable(text: &str, known: &Known) -> (String, usize) {
     let unknown = |name: &str| format!("${{{name}}}");
     let Some(inner) = text.strip_prefix('{') else {
         let length = name_length(text);
@@ -95,13 +100,11 @@ pub fn assignments(text: &str) -> Vec<(String, String)> {
             None => vec![(text.to_owned(), String::new())],
         };
     }
-    let words =
-        shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect());
     let pair = |word: String| {
         let (name, value) = word.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    words.into_iter().filter_map(pair).collect()
+    words(text).into_iter().filter_map(pair).collect()
 }
 
 #[cfg(test)]
@@ -110,16 +113,19 @@ mod tests {
 
     #[test]
     fn what_is_known_is_replaced_and_what_is_not_stays_visible() {
-        let known = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        let expand = |text| expand(text, &known);
-        assert_eq!(expand("x$A-${A}y"), "x1-1y");
-        assert_eq!(expand("/usr/$LIB/a"), "/usr/${LIB}/a");
-        assert_eq!(expand("${B:-d}${A:-d}${A:+o}${B:+o}"), "d1o");
-        assert_eq!(expand("\\$A '$A' $"), "\\$A '$A' $");
-        assert_eq!(expand("$(uname -m)"), "$(uname -m)");
-        assert_eq!(expand("${A"), "${A");
-        let spaced = BTreeMap::from([("S".to_owned(), "x y".to_owned())]);
-        assert_eq!(super::expand_words("A=$S B=\"$S\"", &spaced), "A=x\\ y B=\"x y\"");
+        let known = Known::from([("A".to_owned(), "1".to_owned())]);
+        for (text, expected) in [
+            ("x$A-${A}y", "x1-1y"),
+            ("/usr/$LIB/a", "/usr/${LIB}/a"),
+            ("${B:-d}${A:-d}${A:+o}${B:+o}", "d1o"),
+            ("\\$A '$A' $", "\\$A '$A' $"),
+            ("$(uname -m)", "$(uname -m)"),
+            ("${A", "${A"),
+        ] {
+            assert_eq!(expand(text, &known), expected);
+        }
+        let spaced = Known::from([("S".to_owned(), "x y".to_owned())]);
+        assert_eq!(expand_words("A=$S B=\"$S\"", &spaced), "A=x\\ y B=\"x y\"");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+use ebb_allocators::Allocator;
+
 use super::*;
 use ebb_process::elf::{Libc, Machine};
 
@@ -49,11 +51,11 @@ fn assert_only(process: &Process, ancestors: &[Ancestor], id: Id) {
 
 #[test]
 fn the_library_in_charge_is_no_finding() {
-    let fine = process(Malloc::Library(JEMALLOC.into(), Some("jemalloc")));
+    let fine = process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc)));
     assert_eq!(in_charge(&fine, &wanted()), Some(true));
     assert_eq!(judge(&fine, &wanted(), &[]), []);
     // By the functions it has, whatever the file is called.
-    let renamed = process(Malloc::Library("/opt/a.so".into(), Some("jemalloc")));
+    let renamed = process(Malloc::Library("/opt/a.so".into(), Some(Allocator::Jemalloc)));
     assert_eq!(in_charge(&renamed, &wanted()), Some(true));
 }
 
@@ -89,10 +91,8 @@ fn what_keeps_an_asked_library_out_is_told() {
     assert_only(&asked(process(Malloc::Static)), &[], Id::StaticProgram);
     let go = Process { inside: Some(Inside::Go), ..asked(process(Malloc::Static)) };
     assert_only(&go, &[], Id::AllocatorInside);
-    let with = |inside| Process {
-        inside: Some(inside),
-        ..asked(process(Malloc::Library(JEMALLOC.into(), Some("jemalloc"))))
-    };
+    let jemalloc = || asked(process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc))));
+    let with = |inside| Process { inside: Some(inside), ..jemalloc() };
     let mimalloc = with(Inside::Mimalloc);
     assert_eq!(in_charge(&mimalloc, &wanted()), Some(false));
     assert_only(&mimalloc, &[], Id::AllocatorInside);
@@ -112,8 +112,8 @@ fn what_cannot_be_read_is_neither_yes_nor_no() {
 
 #[test]
 fn the_systems_own_is_wanted_too() {
-    let system = Wanted { name: "glibc".to_owned(), allocator: Some("glibc"), file: None };
+    let system = Wanted { name: "glibc".to_owned(), allocator: Some(Allocator::Glibc), file: None };
     assert_eq!(judge(&on_libc(), &system, &[]), []);
-    let other = process(Malloc::Library(JEMALLOC.into(), Some("jemalloc")));
+    let other = process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc)));
     assert_eq!(judge(&other, &system, &[])[0].id, Id::OtherFirst);
 }

@@ -6,31 +6,47 @@
 
 use crate::check::base::Base;
 use crate::check::dockerfile::{Piece, Stage};
-use crate::fix::refused::Refused;
+use crate::check::library::file_name;
+use ebb_allocators::Allocator;
 
-use crate::fix::edit::Edit;
-use crate::fix::edit::line_end;
-use crate::fix::wish::LIBRARY;
-use crate::fix::wish::Wish;
+use crate::fix::Refused;
+use crate::fix::edit::{Edit, line_end};
+use crate::fix::wish::{LIBRARY, Wish};
 
 /// Where the library comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From the build context.
     Context,
-    /// A package of Debian or Ubuntu.
-    Apt(&'static str),
-    /// A package of Alpine.
-    Apk(&'static str),
-    /// A package of Fedora.
-    Dnf(&'static str),
+    Package(&'static Manager, &'static str),
     /// A package of Debian's `release`, copied into an image without a shell.
-    Copy { package: &'static str, release: &'static str },
+    Copy {
+        package: &'static str,
+        release: &'static str,
+    },
     /// Not known; it may be in the base image.
     Unknown,
 }
 
-/// Where in the text.
+/// A package manager.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Manager {
+    /// The commands that install, in words.
+    commands: &'static [&'static [&'static str]],
+    /// An instruction that installs: what stands before and after the package.
+    run: (&'static str, &'static str),
+}
+
+const APT: Manager = Manager {
+    commands: &[&["apt-get", "install"], &["apt", "install"]],
+    run: (
+        "RUN apt-get update && apt-get install -y --no-install-recommends ",
+        " && rm -rf /var/lib/apt/lists/*",
+    ),
+};
+const APK: Manager = Manager { commands: &[&["apk", "add"]], run: ("RUN apk add --no-cache ", "") };
+const DNF: Manager =
+    Manager { commands: &[&["dnf", "install"]], run: ("RUN dnf install -y ", " && dnf clean all") };
+
 pub(super) struct At<'a> {
     pub(super) text: &'a str,
     pub(super) chain: &'a [&'a Stage],
@@ -38,38 +54,18 @@ pub(super) struct At<'a> {
     pub(super) behind: &'a Piece,
 }
 
-/// Releases of Debian and Ubuntu by the names in tags, and whether they came after libraries were renamed
-/// for 64-bit time.
-const RELEASES: [(&str, bool); 9] = [
-    ("bullseye", false),
-    ("bookworm", false),
-    ("trixie", true),
-    ("forky", true),
-    ("focal", false),
-    ("jammy", false),
-    ("noble", true),
-    ("plucky", true),
-    ("questing", true),
-];
+/// Releases of Debian and Ubuntu by the names in tags, before and after libraries were renamed for 64-bit time.
+const RELEASES: [&str; 2] = ["bullseye bookworm focal jammy", "trixie forky noble plucky questing"];
 /// The same by number: in the tags of `debian` and `ubuntu` alone, elsewhere a number is that of the program.
-const NUMBERS: [(&str, bool); 8] = [
-    ("11", false),
-    ("12", false),
-    ("13", true),
-    ("20.04", false),
-    ("22.04", false),
-    ("24.04", true),
-    ("25.04", true),
-    ("25.10", true),
-];
+const NUMBERS: [&str; 2] = ["11 12 20.04 22.04", "13 24.04 25.04 25.10"];
 
 impl Source {
     /// The way that this image has.
     pub(super) fn of(wish: &Wish, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
-        if wish.allocator.name == "ebbmalloc" || !wish.preloads() {
+        if wish.allocator == Allocator::Ebbmalloc || !wish.preloads() {
             return Ok(Source::Context);
         }
-        let packages = &wish.allocator.packages;
+        let packages = wish.allocator.packages();
         if let Some(image) = base.name().strip_prefix("gcr.io/distroless/") {
             return distroless(wish, image);
         }
@@ -78,19 +74,17 @@ impl Source {
         };
         let is_musl = base.libc() == Some(ebb_process::elf::Libc::Musl);
         if is_musl || runs("apk add") {
-            return Ok(Source::Apk(packages.alpine));
+            return Ok(Source::Package(&APK, packages.alpine));
         }
         if base.is_of_debian() || runs("apt-get install") || runs("apt install") {
-            return Ok(Source::Apt(debian_package(wish, base)?));
+            return Ok(Source::Package(&APT, debian_package(wish, base)?));
         }
         if base.name() == "fedora" {
-            if wish.allocator.name == "mimalloc" {
-                return Err(Refused::cannot(
-                    "the library in Fedora's package of mimalloc depends on the release",
-                    "choose another allocator",
-                ));
+            if wish.allocator == Allocator::Mimalloc {
+                let what = "the library in Fedora's package of mimalloc depends on the release";
+                return Err(Refused::cannot(what, "choose another allocator"));
             }
-            return Ok(Source::Dnf(packages.fedora));
+            return Ok(Source::Package(&DNF, packages.fedora));
         }
         Ok(Source::Unknown)
     }
@@ -100,9 +94,7 @@ impl Source {
         match self {
             Source::Context => LIBRARY.to_owned(),
             Source::Copy { package, .. } => format!("/usr/local/lib/{}", soname(package, wish)),
-            Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
-                soname(package, wish).to_owned()
-            }
+            Source::Package(_, package) => soname(package, wish).to_owned(),
             Source::Unknown => soname("", wish).to_owned(),
         }
     }
@@ -114,115 +106,80 @@ impl Source {
         at: &At<'_>,
         spelling: &str,
     ) -> Result<Vec<Edit>, Refused> {
-        let name = wish.allocator.name;
+        let name = wish.allocator;
         match self {
             Source::Context => {
                 let folder = spelling.rsplit_once('/').map_or("/usr/local/lib", |it| it.0);
-                let line = format!("COPY {} {folder}/", file_of(spelling));
+                let line = format!("COPY {} {folder}/", file_name(spelling));
                 let why = "copies the library, readable for every user; it needs no other library and works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
             }
             Source::Unknown => Ok(Vec::new()),
             Source::Copy { package, release } => {
-                let stage = at.chain.last().map(|it| &it.pieces[0]);
-                let from = stage.map_or(0, |it| it.at.start);
+                let from = at.chain.last().map_or(0, |it| it.pieces[0].at.start);
                 let end = line_end(at.text);
                 let library = soname(package, wish);
                 let lines = format!(
                     "FROM debian:{release}-slim AS ebb-{name}{end}\
                      RUN apt-get update && apt-get install -y --no-install-recommends {package} && cp /usr/lib/*/{library} /{end}{end}"
                 );
+                let why = "an image without a package manager: the library comes from the same release of Debian";
                 let copy = format!("COPY --from=ebb-{name} /{library} /usr/local/lib/");
+                let copy_why = "a folder without an architecture in its name";
                 Ok(vec![
-                    Edit::replace(
-                        from..from,
-                        lines,
-                        "an image without a package manager: the library comes from the same release of Debian",
-                    ),
-                    Edit::below(
-                        at.text,
-                        at.behind.at.end,
-                        &[copy],
-                        "a folder without an architecture in its name",
-                    ),
+                    Edit::replace(from..from, lines, why),
+                    Edit::below(at.text, at.behind.at.end, &[copy], copy_why),
                 ])
             }
-            Source::Apt(package) | Source::Apk(package) | Source::Dnf(package) => {
+            Source::Package(manager, package) => {
                 let why = format!("the package {package} has the library");
-                if let Some(edit) = self.in_list(at, package, &why) {
+                if let Some(edit) = in_list(at, manager, package, &why) {
                     return Ok(vec![edit]);
                 }
-                let run = match self {
-                    Source::Apt(_) => format!(
-                        "RUN apt-get update && apt-get install -y --no-install-recommends {package} && rm -rf /var/lib/apt/lists/*"
-                    ),
-                    Source::Apk(_) => format!("RUN apk add --no-cache {package}"),
-                    _ => format!("RUN dnf install -y {package} && dnf clean all"),
-                };
-                Ok(as_root(at, run, &why))
+                let (before, after) = manager.run;
+                Ok(as_root(at, format!("{before}{package}{after}"), &why))
             }
         }
     }
 
-    /// What the user has to know.
     pub(super) fn notes(&self, wish: &Wish) -> Vec<String> {
-        let name = wish.allocator.name;
-        match self {
-            Source::Unknown => vec![format!(
-                "it is not known how the base image installs packages: install {name} in it ({})",
-                wish.allocator.packages.all().join(", ")
-            )],
-            _ => Vec::new(),
+        if *self != Source::Unknown {
+            return Vec::new();
         }
+        let (name, packages) = (wish.allocator, wish.allocator.packages().all().join(", "));
+        vec![format!(
+            "it is not known how the base image installs packages: install {name} in it ({packages})"
+        )]
     }
+}
 
-    /// Into a list of packages that the image installs anyway: one word, no layer more.
-    fn in_list(&self, at: &At<'_>, package: &str, why: &str) -> Option<Edit> {
-        let commands: &[&[&str]] = match self {
-            Source::Apt(_) => &[&["apt-get", "install"], &["apt", "install"]],
-            Source::Apk(_) => &[&["apk", "add"]],
-            Source::Dnf(_) => &[&["dnf", "install"]],
-            _ => return None,
-        };
-        let stage = at.chain.first()?;
-        let pieces =
-            stage.pieces.iter().filter(|it| it.keyword == "RUN" && it.at.end <= at.behind.at.end);
-        let mut lists = pieces.filter_map(|piece| {
-            let text = &at.text[piece.at.clone()];
-            // A here-document is a script of its own, and packages that a later step purges are for the build.
-            let other = [
-                "<<",
-                "`",
-                "purge",
-                "autoremove",
-                "apk del",
-                "--virtual",
-                " -t ",
-                "--repository",
-                " -X ",
-            ];
-            let is_plain = !other.iter().any(|it| text.contains(it));
-            let place =
-                commands.iter().find_map(|it| first_package(text, it)).filter(|_| is_plain)?;
-            Some((piece, place))
-        });
-        let (piece, place) = lists.next()?;
+/// Into a list of packages that the image installs anyway: one word, no layer more.
+fn in_list(at: &At<'_>, manager: &Manager, package: &str, why: &str) -> Option<Edit> {
+    // A here-document is a script of its own, and packages that a later step purges are for the build.
+    const OTHER: &str = "<<|`|purge|autoremove|apk del|--virtual| -t |--repository| -X ";
+    let runs = at.chain.first()?.pieces.iter().filter(|it| it.keyword == "RUN");
+    let mut lists = runs.filter(|it| it.at.end <= at.behind.at.end).filter_map(|piece| {
         let text = &at.text[piece.at.clone()];
-        let line_start = |place: usize| text[..place].rfind('\n').map_or(0, |it| it + 1);
-        let mut start = line_start(place);
-        let indent = &text[start..place];
-        if start == 0 || !indent.trim().is_empty() {
-            let place = piece.at.start + place;
-            return Some(Edit::replace(place..place, format!("{package} "), why));
-        }
-        // A comment above the first package is about that one.
-        while text[line_start(start - 1)..start].trim_start().starts_with('#') {
-            start = line_start(start - 1);
-        }
-        let new = format!("{indent}{package} \\{}", line_end(at.text));
-        let place = piece.at.start + start;
-        Some(Edit::replace(place..place, new, why))
+        let is_plain = !OTHER.split('|').any(|it| text.contains(it));
+        let place = manager.commands.iter().find_map(|it| first_package(text, it));
+        Some((piece, place.filter(|_| is_plain)?))
+    });
+    let (piece, place) = lists.next()?;
+    let text = &at.text[piece.at.clone()];
+    let line_start = |place: usize| text[..place].rfind('\n').map_or(0, |it| it + 1);
+    let mut start = line_start(place);
+    let indent = &text[start..place];
+    if start == 0 || !indent.trim().is_empty() {
+        let place = piece.at.start + place;
+        return Some(Edit::replace(place..place, format!("{package} "), why));
     }
+    // A comment above the first package is about that one.
+    while text[line_start(start - 1)..start].trim_start().starts_with('#') {
+        start = line_start(start - 1);
+    }
+    let new = format!("{indent}{package} \\{}", line_end(at.text));
+    let place = piece.at.start + start;
+    Some(Edit::replace(place..place, new, why))
 }
 
 /// Where the list of packages begins that a command installs.
@@ -264,75 +221,64 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
     if let Some(user) = inherited.filter(|it| !is_root(it)) {
         let first = &stage.pieces[0];
         let lines = ["USER root".to_owned(), run, format!("USER {user}")];
-        return vec![Edit::below(
-            at.text,
-            first.at.end,
-            &lines,
-            format!("{why}; only root can install packages"),
-        )];
+        let why = format!("{why}; only root can install packages");
+        return vec![Edit::below(at.text, first.at.end, &lines, why)];
     }
     let leaves_root = |it: &Piece| it.user.as_deref().is_some_and(|user| !is_root(user));
     let first_user = stage.pieces.iter().position(leaves_root);
-    let behind = match first_user {
-        Some(place) if stage.pieces[place].at.start < at.behind.at.end => {
-            &stage.pieces[place.saturating_sub(1)]
-        }
-        _ => at.behind,
-    };
+    let first_user = first_user.filter(|it| stage.pieces[*it].at.start < at.behind.at.end);
+    let behind = first_user.map_or(at.behind, |it| &stage.pieces[it.saturating_sub(1)]);
     vec![Edit::below(at.text, behind.at.end, &[run], why)]
 }
 
 /// Debian's name of the package, which depends on the release for some.
 fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> {
-    let packages = &wish.allocator.packages;
+    let packages = wish.allocator.packages();
     if packages.debian == packages.debian_t64 {
         return Ok(packages.debian);
     }
-    let parts: Vec<&str> = base.tag().split('-').collect();
-    let named = RELEASES.iter().find(|(name, _)| parts.contains(name));
     let is_system = matches!(base.name(), "debian" | "ubuntu");
-    let number = || NUMBERS.iter().filter(|_| is_system).find(|(name, _)| parts.contains(name));
-    let renamed = named.or_else(number).map(|it| it.1);
-    match renamed {
-        Some(true) => Ok(packages.debian_t64),
-        Some(false) => Ok(packages.debian),
-        None => Err(Refused::cannot(
-            format!(
-                "the package is called {} up to Debian 12 and Ubuntu 22.04, {} since, and {} does not say which release it is",
-                packages.debian,
-                packages.debian_t64,
-                base.name()
-            ),
-            "name the release in FROM (python:3.12-slim-bookworm)",
-        )),
+    let is_of =
+        |releases: &str| base.tag().split('-').any(|part| releases.split(' ').any(|it| it == part));
+    let era = |at: usize| is_of(RELEASES[at]) || is_system && is_of(NUMBERS[at]);
+    if era(1) {
+        return Ok(packages.debian_t64);
     }
+    if era(0) {
+        return Ok(packages.debian);
+    }
+    let why = format!(
+        "the package is called {} up to Debian 12 and Ubuntu 22.04, {} since, and {} does not say which release it is",
+        packages.debian,
+        packages.debian_t64,
+        base.name()
+    );
+    Err(Refused::cannot(why, "name the release in FROM (python:3.12-slim-bookworm)"))
 }
 
 /// The images of distroless that have what the library needs.
 fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
-    let needs_cpp = wish.allocator.name != "mimalloc";
+    let needs_cpp = wish.allocator != Allocator::Mimalloc;
     let has_cpp = ["cc", "python3", "nodejs"].iter().any(|it| image.starts_with(it));
     if image.starts_with("static") {
         // `ebb check` has the words for it.
         return Ok(Source::Unknown);
     }
     if needs_cpp && !has_cpp {
+        let name = wish.allocator;
         return Err(Refused::cannot(
             format!(
-                "{} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start",
-                wish.allocator.name
+                "{name} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start"
             ),
             "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
     }
-    let release = ["debian11", "debian12", "debian13"].into_iter().find(|it| image.ends_with(it));
-    let Some(release) = release.and_then(|it| it.strip_prefix("debian")) else {
-        return Err(Refused::cannot(
-            format!("gcr.io/distroless/{image} does not say which release of Debian it is"),
-            "name it in FROM (-debian12)",
-        ));
+    let is_named = |release: &&str| image.ends_with(&format!("debian{release}"));
+    let Some(release) = ["11", "12", "13"].into_iter().find(is_named) else {
+        let what = format!("gcr.io/distroless/{image} does not say which release of Debian it is");
+        return Err(Refused::cannot(what, "name it in FROM (-debian12)"));
     };
-    let packages = &wish.allocator.packages;
+    let packages = wish.allocator.packages();
     let package = if release == "13" { packages.debian_t64 } else { packages.debian };
     Ok(Source::Copy { package, release })
 }
@@ -343,10 +289,6 @@ fn soname(package: &str, wish: &Wish) -> &'static str {
         "libmimalloc3" => "libmimalloc.so.3",
         "libmimalloc2.0" => "libmimalloc.so.2.0",
         "mimalloc2" => "libmimalloc.so.2",
-        _ => wish.allocator.sonames.first().copied().unwrap_or(ebb_allocators::SYSTEM),
+        _ => wish.allocator.sonames().first().copied().unwrap_or(wish.allocator.name()),
     }
-}
-
-fn file_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebb_allocators::{preload_entries, recognise, system_folders};
+use ebb_allocators::preload_entries;
 use ebb_deploy::check::library::{Entry, EntryFile, Object};
 use ebb_process::elf::Elf;
+use ebb_process::library::{recognise, system_folders};
 use ebb_process::root::Root;
 
 /// Looks files up as the loader of one program does.
@@ -21,7 +22,12 @@ pub(super) struct Loader<'a> {
     pub(super) folder: &'a Path,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    /// The loader of a program about which only its file is known.
+    pub(super) fn of(root: &'a Root, program: &'a Elf) -> Self {
+        Self { root, program, library_path: None, folder: Path::new("/") }
+    }
+
     /// The entries of an `LD_PRELOAD`, in order.
     pub(super) fn preload(&self, value: &OsStr) -> Vec<Entry> {
         preload_entries(value).map(|entry| self.entry(&entry.to_string_lossy())).collect()
@@ -45,17 +51,15 @@ impl Loader<'_> {
     /// One entry.
     pub(super) fn entry(&self, text: &str) -> Entry {
         let found = self.spellings(text).into_iter().find_map(|spelling| self.locate(&spelling));
-        let file = match found {
-            None => EntryFile::Missing,
-            Some(path) => match Elf::read(&path) {
-                Err(error) => EntryFile::Unusable(error.to_string()),
-                Ok(elf) => {
-                    let missing = self.missing(&elf, &path);
-                    let allocator = recognise(&path, &elf).map(|it| it.name);
-                    EntryFile::Object(Box::new(Object { path, elf, allocator, missing }))
-                }
-            },
+        let read = |path: PathBuf| match Elf::read(&path) {
+            Err(error) => EntryFile::Unusable(error.to_string()),
+            Ok(elf) => {
+                let missing = self.missing(&elf, &path);
+                let allocator = recognise(&path, &elf);
+                EntryFile::Object(Box::new(Object { path, elf, allocator, missing }))
+            }
         };
+        let file = found.map_or(EntryFile::Missing, read);
         Entry { text: text.to_owned(), file }
     }
 
@@ -78,7 +82,9 @@ impl Loader<'_> {
         if name.contains('/') {
             return self.root.resolve(&self.folder.join(name)).ok();
         }
-        self.folders().iter().find_map(|folder| self.root.resolve(&folder.join(name)).ok())
+        let own = self.library_path.into_iter().flat_map(std::env::split_paths);
+        let mut folders = own.chain(self.system_folders());
+        folders.find_map(|folder| self.root.resolve(&folder.join(name)).ok())
     }
 
     fn missing(&self, elf: &Elf, path: &Path) -> Vec<String> {
@@ -89,34 +95,16 @@ impl Loader<'_> {
         elf.needed.iter().filter(|name| !is_there(name)).cloned().collect()
     }
 
-    fn folders(&self) -> Vec<PathBuf> {
-        let mut folders: Vec<PathBuf> = self
-            .library_path
-            .map(|paths| std::env::split_paths(paths).collect())
-            .unwrap_or_default();
-        folders.extend(self.system_folders());
-        folders
-    }
-
+    /// Those that `/etc/ld.so.conf.d` adds in front.
     fn system_folders(&self) -> Vec<PathBuf> {
-        let mut folders = self.configured_folders();
+        let configured = self.root.resolve(Path::new("/etc/ld.so.conf.d")).and_then(fs::read_dir);
+        let files = configured.into_iter().flatten().flatten();
+        let mut folders = Vec::new();
+        for text in files.filter_map(|file| fs::read_to_string(file.path()).ok()) {
+            let lines = text.lines().map(str::trim).filter(|line| line.starts_with('/'));
+            folders.extend(lines.map(PathBuf::from));
+        }
         folders.extend(system_folders(self.program));
         folders
-    }
-
-    /// The folders that `/etc/ld.so.conf.d` adds.
-    fn configured_folders(&self) -> Vec<PathBuf> {
-        let Ok(folder) = self.root.resolve(Path::new("/etc/ld.so.conf.d")) else {
-            return Vec::new();
-        };
-        let files = fs::read_dir(folder).into_iter().flatten().flatten();
-        files
-            .filter_map(|file| fs::read_to_string(file.path()).ok())
-            .flat_map(|text| {
-                let lines = text.lines().map(str::trim);
-                let folders = lines.filter(|line| line.starts_with('/'));
-                folders.map(PathBuf::from).collect::<Vec<_>>()
-            })
-            .collect()
     }
 }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use globset::GlobBuilder;
 
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
+use ebb_deploy::check::Judged;
 use ebb_deploy::check::declared::unit::Unit;
 use ebb_deploy::check::declared::{self, Kind, Service};
 use ebb_deploy::check::dockerfile::{self, Context, Stages};
-use ebb_deploy::check::judged::Judged;
 use ebb_deploy::check::process::Wanted;
 use ebb_deploy::check::report::{Report, Subject};
 use ebb_deploy::check::{Finding, Id, Severity};
@@ -25,8 +26,10 @@ pub(in crate::commands) fn of_dockerfile(
     context: &BuildContext,
     wanted: Option<&Wanted>,
 ) -> Option<Report> {
-    let judged = dockerfile::judge(name, stages, stage, context)?;
-    Some(report(name, Subject::Dockerfile, judged, wanted))
+    let mut judged = dockerfile::judge(name, stages, stage, context)?;
+    settle(name, &mut judged, wanted);
+    let allocator = wanted.map(|it| it.name.clone()).or(judged.allocator);
+    Some(Report::new(name, Subject::Dockerfile, allocator, Vec::new(), judged.findings))
 }
 
 /// The build context: the Dockerfile's folder. A file that is not there but in the folder above, or where `ebb` was
@@ -52,14 +55,12 @@ impl BuildContext {
         let mut ignored = false;
         let lines = self.ignore.as_deref().unwrap_or_default().lines();
         for line in lines.map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
-            let (pattern, takes_back) = match line.strip_prefix('!') {
-                Some(pattern) => (pattern, true),
-                None => (line, false),
-            };
-            let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+            let taken_back = line.strip_prefix('!');
+            let pattern =
+                taken_back.unwrap_or(line).trim_start_matches("./").trim_start_matches('/');
             let glob = GlobBuilder::new(pattern).literal_separator(true).build();
             if glob.is_ok_and(|it| it.compile_matcher().is_match(file)) {
-                ignored = !takes_back;
+                ignored = taken_back.is_none();
             }
         }
         ignored
@@ -76,17 +77,14 @@ impl Context for BuildContext {
 
     fn lacks(&self, name: &str) -> Option<String> {
         let name = name.trim_start_matches("./").trim_start_matches('/');
-        let is_here = self.placed == Some(name) || self.folder.join(name).exists();
-        if is_here {
+        if self.placed == Some(name) || self.folder.join(name).exists() {
             let why = format!(".dockerignore keeps {name} from the builder");
             return self.ignores(name).then_some(why);
         }
-        let elsewhere = [self.folder.join("..").join(name), PathBuf::from(name)];
-        let folder = match self.folder.as_os_str().is_empty() {
-            true => "this folder".to_owned(),
-            false => self.folder.display().to_string(),
-        };
-        (!elsewhere.iter().any(|it| it.exists()))
+        let mut elsewhere = [self.folder.join("..").join(name), PathBuf::from(name)].into_iter();
+        let here = self.folder.display().to_string();
+        let folder = if here.is_empty() { "this folder" } else { &here };
+        (!elsewhere.any(|it| it.exists()))
             .then(|| format!("there is no {name} in {folder}, the build context"))
     }
 }
@@ -99,9 +97,9 @@ pub(in crate::commands) fn drop_ins(unit: &Path) -> Result<Vec<(String, String)>
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.ends_with(".conf") {
-            let text = fs::read_to_string(entry.path()).map_err(|error| {
-                Failure::new(Exit::Permission, format!("{}: {error}", entry.path().display()))
-            })?;
+            let path = entry.path();
+            let text = fs::read_to_string(&path)
+                .map_err(|error| Failure::at(Exit::Permission, &path, error))?;
             found.push((name, text));
         }
     }
@@ -139,29 +137,20 @@ pub(in crate::commands) fn of_services(
         None => asking(kind, services.iter().map(judge)),
     };
     let mut whole = Judged { allocator: None, findings: Vec::new() };
-    for one in judged {
-        let mut one = one;
+    for mut one in judged {
         settle(name, &mut one, wanted);
         whole.allocator = whole.allocator.or(one.allocator);
         whole.findings.extend(one.findings);
     }
     if whole.allocator.is_none()
         && whole.findings.is_empty()
-        && wanted.is_none_or(|it| it.allocator != Some(ebb_allocators::SYSTEM))
+        && wanted.is_none_or(|it| it.allocator != Some(Allocator::Glibc))
     {
         let what = "no service in it sets LD_PRELOAD";
         whole.findings.push(Finding::new(Id::NotAsked, what).in_file(name));
     }
-    let subject = match kind {
-        Kind::Compose => Subject::Compose,
-        Kind::Kubernetes => Subject::Kubernetes,
-        Kind::Unit => Subject::Unit,
-        Kind::Procfile => Subject::Procfile,
-        Kind::Supervisor => Subject::Supervisor,
-        Kind::Script => Subject::Script,
-    };
     let allocator = wanted.map(|it| it.name.clone()).or(whole.allocator);
-    Report::new(name, subject, allocator, Vec::new(), whole.findings)
+    Report::new(name, Subject::File(kind), allocator, Vec::new(), whole.findings)
 }
 
 /// Those that ask for an allocator. One supervisord starts all programs of its file: there those that do not ask are
@@ -181,18 +170,12 @@ fn asking(kind: Kind, all: impl Iterator<Item = Judged>) -> Vec<Judged> {
     asking
 }
 
-fn report(name: &str, subject: Subject, mut judged: Judged, wanted: Option<&Wanted>) -> Report {
-    settle(name, &mut judged, wanted);
-    let allocator = wanted.map(|it| it.name.clone()).or(judged.allocator);
-    Report::new(name, subject, allocator, Vec::new(), judged.findings)
-}
-
 /// Compares the requested allocator with the one named on the command line.
 fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
     let Some(wanted) = wanted else { return };
     match judged.allocator.as_deref() {
         // The system's own is there by itself.
-        None if wanted.allocator == Some(ebb_allocators::SYSTEM) => {
+        None if wanted.allocator == Some(Allocator::Glibc) => {
             judged.findings.retain(|it| it.severity == Severity::Unknown);
         }
         Some(asked) if !is_same(wanted, asked) => judged.findings.push(
@@ -206,6 +189,6 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
 /// Whether what a file asks for, a known name or a path, is what is wanted.
 fn is_same(wanted: &Wanted, asked: &str) -> bool {
     let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
-    wanted.allocator == Some(asked)
+    wanted.allocator.is_some_and(|it| it.name() == asked)
         || wanted.file.as_deref().is_some_and(|file| name(file) == name(Path::new(asked)))
 }

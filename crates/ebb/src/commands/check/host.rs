@@ -5,16 +5,16 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ebb_deploy::check::Finding;
 use ebb_deploy::check::declared::{Host, Service};
 use ebb_deploy::check::library::{EntryFile, Target};
 use ebb_deploy::check::process::Wanted;
-use ebb_deploy::check::{Finding, Id};
 use ebb_process::elf::Elf;
 use ebb_process::machine::page_bytes;
 use ebb_process::root::Root;
 
 use super::entry::Loader;
-use super::root::{Program, Source, refusal};
+use super::root::{Program, Source, is_of_program, refusal};
 
 /// This machine, with a file that will be there.
 pub(super) struct ThisMachine<'a> {
@@ -33,9 +33,7 @@ impl Host for ThisMachine<'_> {
         let path = named.clone().or_else(|| located("sh"))?;
         let elf = Elf::read(&path).ok()?;
         let root = Root::own();
-        let loader =
-            Loader { root: &root, program: &elf, library_path: None, folder: Path::new("/") };
-        let entry = loader.entry(entry);
+        let entry = Loader::of(&root, &elf).entry(entry);
         if matches!(entry.file, EntryFile::Missing) {
             return None;
         }
@@ -43,11 +41,7 @@ impl Host for ThisMachine<'_> {
         let target = Target::of(&elf, Some(page_bytes()));
         let program = Program { name: path.display().to_string(), path, elf };
         let (id, what) = refusal(&program, &entry, &target, &Source::Variable, &wanted)?;
-        let is_of_program = matches!(
-            id,
-            Id::AllocatorInside | Id::StaticProgram | Id::MallocInside | Id::SecureMode
-        );
-        match (is_of_program, &named) {
+        match (is_of_program(id), &named) {
             (true, None) => None,
             (true, Some(_)) => Some(Finding::new(id, format!("{}: {what}", program.name))),
             (false, _) => Some(Finding::new(id, what)),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ebb_stats::mechanism;
 use procfs::process::Process as Entry;
 
-use ebb_allocators::recognise;
-use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
+use ebb_allocators::Allocator;
+use ebb_deploy::check::dockerfile::set_by_script;
 use ebb_deploy::check::library::{self, Target};
 use ebb_deploy::check::process::{self, Ancestor, Malloc, Process, Wanted};
 use ebb_deploy::check::report::{ProcessLine, Report, Subject};
@@ -19,6 +19,7 @@ use ebb_deploy::check::{Finding, Id};
 use ebb_process::elf::{Elf, Libc};
 use ebb_process::environ;
 use ebb_process::inside::inside;
+use ebb_process::library::recognise;
 use ebb_process::machine::page_bytes;
 use ebb_process::root::Root;
 use ebb_process::{Counters, MallocSource, identity, started_malloc_source};
@@ -29,56 +30,34 @@ use super::entry::Loader;
 const MOST_ANCESTORS: usize = 64;
 /// Loaders take milliseconds, on a busy machine.
 const STARTS_WITHIN: Duration = Duration::from_secs(1);
-/// Folders in which images keep their entrypoints.
-const ENTRYPOINT_FOLDERS: [&str; 5] = ["/", "/usr/local/bin", "/usr/bin", "/app", "/docker"];
-/// A script is no longer.
-const MOST_SCRIPT_BYTES: u64 = 256 << 10;
-
 /// Checks the processes `pids`.
 pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Report {
     let facts: Vec<Process> = pids.iter().filter_map(|&pid| read(pid)).collect();
     let wanted = wanted.or_else(|| facts.iter().find_map(|it| Wanted::asked_by(&it.asked)));
     // A process below may have lost what only one above was asked for.
-    let wanted = wanted.or_else(|| facts.iter().find_map(asked_above));
-    let Some(wanted) = wanted else {
+    let Some(wanted) = wanted.or_else(|| facts.iter().find_map(asked_above)) else {
         return nothing_asked(target, &facts);
     };
     let mut findings = Vec::new();
-    let mut lines = Vec::new();
     for process in &facts {
-        let ancestors = ancestors(process.parent);
-        findings.extend(process::judge(process, &wanted, &ancestors));
-        let given = given(process);
-        let wrong = given.iter().flat_map(settings::judge);
-        findings.extend(wrong.map(|finding| finding.of_process(process.pid)));
-        lines.push(line(process, process::in_charge(process, &wanted)));
+        findings.extend(process::judge(process, &wanted, &ancestors(process.parent)));
+        findings.extend(wrong_settings(process));
     }
-    if let Some(note) = late_loading(&facts, &wanted) {
-        findings.push(note);
-    }
-    Report::new(target, Subject::Processes, Some(wanted.name), lines, findings)
+    findings.extend(late_loading(&facts, &wanted));
+    let in_charge = |process: &Process| process::in_charge(process, &wanted);
+    let lines = lines(&facts, in_charge);
+    Report::new(target, Subject::Processes, Some(wanted.name.clone()), lines, findings)
 }
 
 /// The report if no environment asks for an allocator: an allocator that the program brings itself is named and passes.
 fn nothing_asked(target: &str, facts: &[Process]) -> Report {
     if let Some(own) = facts.iter().find_map(brought) {
-        let findings = facts.iter().flat_map(|process| {
-            let wrong = given(process).map(|it| settings::judge(&it)).unwrap_or_default();
-            let of_process = |finding: Finding| finding.of_process(process.pid);
-            wrong.into_iter().map(of_process).collect::<Vec<_>>()
-        });
-        let lines = facts
-            .iter()
-            .map(|process| {
-                let known = process.malloc.is_ok();
-                line(process, known.then(|| brought(process) == Some(own)))
-            })
-            .collect();
-        let findings = findings.collect();
-        let name = Some(own.to_owned());
+        let findings = facts.iter().flat_map(wrong_settings).collect();
+        let lines =
+            lines(facts, |process| process.malloc.is_ok().then(|| brought(process) == Some(own)));
+        let name = Some(own.to_string());
         return Report::new(target, Subject::Processes, name, lines, findings).not_asked();
     }
-    let lines: Vec<ProcessLine> = facts.iter().map(|process| line(process, None)).collect();
     let closed = facts.iter().find_map(|it| it.at_start.as_ref().err());
     let finding = match (facts.is_empty(), closed) {
         (true, _) => Finding::new(Id::Unreadable, "all processes have ended"),
@@ -93,11 +72,20 @@ fn nothing_asked(target: &str, facts: &[Process]) -> Report {
             "no environment names an allocator; name the expected one with --allocator",
         ),
     };
-    Report::new(target, Subject::Processes, None, lines, vec![finding])
+    Report::new(target, Subject::Processes, None, lines(facts, |_| None), vec![finding])
+}
+
+fn lines(facts: &[Process], in_charge: impl Fn(&Process) -> Option<bool>) -> Vec<ProcessLine> {
+    facts.iter().map(|process| line(process, in_charge(process))).collect()
+}
+
+fn wrong_settings(process: &Process) -> Vec<Finding> {
+    let wrong = given(process).map(|it| settings::judge(&it)).unwrap_or_default();
+    wrong.into_iter().map(|finding| finding.of_process(process.pid)).collect()
 }
 
 /// The allocator that a process has without being asked: compiled in, or a library that the program needs.
-fn brought(process: &Process) -> Option<&'static str> {
+fn brought(process: &Process) -> Option<Allocator> {
     match process.inside {
         Some(inside) => inside.allocator(),
         None => match process.malloc.as_ref().ok()? {
@@ -116,8 +104,7 @@ fn late_loading(facts: &[Process], wanted: &Wanted) -> Option<Finding> {
     let file = wanted.file.as_ref()?;
     let own = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
     let root = Root::of(process.pid);
-    let loader = Loader { root: &root, program: &own, library_path: None, folder: Path::new("/") };
-    library::static_tls(&loader.entry(&file.to_string_lossy()))
+    library::static_tls(&Loader::of(&root, &own).entry(&file.to_string_lossy()))
 }
 
 fn read(pid: i32) -> Option<Process> {
@@ -167,7 +154,7 @@ fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
         MallocSource::File(_) if source.is(executable) => Malloc::Program,
         MallocSource::File(path) => {
             let known = Elf::read(path).ok().and_then(|elf| recognise(path, &elf));
-            Malloc::Library(root.inside(path), known.map(|it| it.name))
+            Malloc::Library(root.inside(path), known)
         }
     }
 }
@@ -202,11 +189,9 @@ fn entrypoints(root: &Root) -> Vec<String> {
     if *root == Root::own() {
         return Vec::new();
     }
-    super::root::entrypoints(root, &ENTRYPOINT_FOLDERS, MOST_SCRIPT_BYTES)
-        .into_iter()
-        .filter(|(path, text)| is_entrypoint_name(path) && set_by_script(text).is_some())
-        .map(|(path, _)| path.display().to_string())
-        .collect()
+    let scripts = super::root::entrypoints(root).into_iter();
+    let set = scripts.filter(|(_, text)| set_by_script(text).is_some());
+    set.map(|(path, _)| path.display().to_string()).collect()
 }
 
 /// The ancestors, the nearest first.
@@ -233,22 +218,21 @@ fn ancestors(parent: i32) -> Vec<Ancestor> {
 fn asked_above(process: &Process) -> Option<Wanted> {
     let elf = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
     let root = Root::of(process.pid);
-    let loader = Loader { root: &root, program: &elf, library_path: None, folder: Path::new("/") };
     let above = ancestors(process.parent);
     let preload = above.iter().find_map(|it| it.preload.as_deref())?;
-    Wanted::asked_by(&loader.preload(OsStr::new(preload)))
+    Wanted::asked_by(&Loader::of(&root, &elf).preload(OsStr::new(preload)))
 }
 
 /// The allocator whose settings count.
-fn in_force(process: &Process) -> Option<&'static str> {
+fn in_force(process: &Process) -> Option<Allocator> {
     if let Some(inside) = process.inside {
         return inside.allocator();
     }
     match process.malloc.as_ref().ok()? {
         Malloc::Library(_, allocator) => *allocator,
         Malloc::Libc(_) => Some(match process.target.as_ref()?.libc {
-            Libc::Glibc => "glibc",
-            _ => "the C library",
+            Libc::Glibc => Allocator::Glibc,
+            _ => Allocator::Musl,
         }),
         _ => None,
     }
@@ -280,7 +264,7 @@ fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
         program: process.program.clone(),
         in_charge,
         malloc: file,
-        allocator: inside.or(allocator).map(str::to_owned),
+        allocator: inside.or(allocator).map(|it| it.to_string()),
         settings: read.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         idle_time_ms: counters.map(|it| it.idle_time_ms),
         serves_cpython: counters.map(|it| it.mechanisms & mechanism::CPYTHON != 0),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
 use ebb_deploy::check::dockerfile::{is_entrypoint_name, set_by_script};
 use ebb_deploy::check::library::{self, Entry, EntryFile, Target};
 use ebb_deploy::check::process::Wanted;
@@ -57,65 +58,65 @@ pub(super) fn check(
     let root = Root::at(&fs::canonicalize(target)?);
     let (programs, named) = programs(&root, asked)?;
     let Some(first) = programs.iter().find(|it| !it.elf.is_static()).or(programs.first()) else {
-        return Err(Failure::new(Exit::Usage, format!("{target} contains no program")).remedy(
+        return Err(Failure::usage(format!("{target} contains no program")).remedy(
             "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
         ));
     };
-    let system = loader(&root, &first.elf).system_preload();
     let mut findings = Vec::new();
-    let (text, source, wanted) = match (wanted, system.first()) {
-        (Some(wanted), _) if !system.iter().any(|it| wanted.is(it)) => {
-            (spelling(&root, first, &wanted), Source::Variable, wanted)
-        }
-        (wanted, Some(entry)) => {
-            let asked = wanted.or_else(|| Wanted::asked_by(&system));
-            let Some(asked) = asked else {
-                return Ok(nothing(target, programs.len()));
-            };
-            let text = system.iter().find(|it| asked.is(it)).unwrap_or(entry);
-            (text.text.clone(), Source::System, asked)
-        }
-        (Some(_), None) => return Ok(nothing(target, programs.len())),
-        (None, None) => match by_script(&root) {
-            Some((script, text)) => {
-                let entry = loader(&root, &first.elf).entry(&text);
-                findings.push(
-                    Finding::new(
-                        Id::EntrypointBypassed,
-                        format!("LD_PRELOAD is set in {script} only: programs that are started without the script do not have it"),
-                    )
-                    .in_file(script)
-                    .as_note(),
-                );
-                let Some(asked) = Wanted::asked_by(&[entry]) else {
-                    return Ok(nothing(target, programs.len()));
-                };
-                (text, Source::Variable, asked)
-            }
-            None => return Ok(nothing(target, programs.len())),
-        },
+    let Some((text, source, wanted)) = preloaded(&root, first, wanted, &mut findings) else {
+        return Ok(nothing(target, programs.len()));
     };
-    let pages = |program: &Program| match page_size {
-        Some(bytes) => Some(bytes),
-        None if is_of_this_machine(&program.elf) => Some(page_bytes()),
-        None => None,
-    };
+    let pages =
+        |program: &Program| page_size.or_else(|| is_of_this_machine(&program.elf).then(page_bytes));
     let mut groups: BTreeMap<(Id, String), BTreeSet<String>> = BTreeMap::new();
     for program in &programs {
-        let entry = loader(&root, &program.elf).entry(&text);
+        let entry = Loader::of(&root, &program.elf).entry(&text);
         let loader_target = Target::of(&program.elf, pages(program));
-        if let Some((id, what)) = refusal(program, &entry, &loader_target, &source, &wanted) {
-            let group = groups.entry((id, what)).or_default();
-            group.insert(program.name.clone());
+        if let Some(fault) = refusal(program, &entry, &loader_target, &source, &wanted) {
+            groups.entry(fault).or_default().insert(program.name.clone());
         }
     }
-    let entry = loader(&root, &first.elf).entry(&text);
-    findings.extend(library::notes(&entry));
+    findings.extend(library::notes(&Loader::of(&root, &first.elf).entry(&text)));
     for ((id, what), names) in groups {
         findings.push(grouped(id, what, &names, named, programs.len()));
     }
     Ok(Report::new(target, Subject::Root, Some(wanted.name), Vec::new(), findings)
         .with_programs(programs.len()))
+}
+
+/// How the loader would come to the library, and which allocator is expected of it; nothing where none is asked for.
+fn preloaded(
+    root: &Root,
+    first: &Program,
+    wanted: Option<Wanted>,
+    findings: &mut Vec<Finding>,
+) -> Option<(String, Source, Wanted)> {
+    let system = Loader::of(root, &first.elf).system_preload();
+    match (wanted, system.first()) {
+        (Some(wanted), _) if !system.iter().any(|it| wanted.is(it)) => {
+            Some((spelling(root, first, &wanted), Source::Variable, wanted))
+        }
+        (wanted, Some(entry)) => {
+            let asked = wanted.or_else(|| Wanted::asked_by(&system))?;
+            let text = system.iter().find(|it| asked.is(it)).unwrap_or(entry);
+            Some((text.text.clone(), Source::System, asked))
+        }
+        (Some(_), None) => None,
+        (None, None) => {
+            let scripts = entrypoints(root).into_iter();
+            let mut set =
+                scripts.filter_map(|(path, text)| Some((path, set_by_script(&text)?.value)));
+            let (script, text) = set.next()?;
+            let script = script.display().to_string();
+            let entry = Loader::of(root, &first.elf).entry(&text);
+            let what = format!(
+                "LD_PRELOAD is set in {script} only: programs that are started without the script do not have it"
+            );
+            let finding = Finding::new(Id::EntrypointBypassed, what);
+            findings.push(finding.in_file(script).as_note());
+            Some((text, Source::Variable, Wanted::asked_by(&[entry])?))
+        }
+    }
 }
 
 fn nothing(target: &str, programs: usize) -> Report {
@@ -125,53 +126,32 @@ fn nothing(target: &str, programs: usize) -> Report {
     Report::new(target, Subject::Root, None, Vec::new(), vec![finding]).with_programs(programs)
 }
 
-fn loader<'a>(root: &'a Root, program: &'a Elf) -> Loader<'a> {
-    Loader { root, program, library_path: None, folder: Path::new("/") }
-}
-
 /// How `LD_PRELOAD` would name the library: the path that was given, else the first known name that is
 /// there.
 fn spelling(root: &Root, program: &Program, wanted: &Wanted) -> String {
     if let Some(file) = &wanted.file {
         return file.display().to_string();
     }
-    let sonames =
-        wanted.allocator.and_then(ebb_allocators::by_name).map_or(&[][..], |it| it.sonames);
-    let loader = loader(root, &program.elf);
+    let sonames = wanted.allocator.map_or(&[][..], Allocator::sonames);
+    let loader = Loader::of(root, &program.elf);
     let found = sonames.iter().find(|name| loader.entry(name).file != EntryFile::Missing);
     (*found.or(sonames.first()).unwrap_or(&wanted.name.as_str())).to_owned()
 }
 
-/// The first script that sets the variable, and what it sets.
-fn by_script(root: &Root) -> Option<(String, String)> {
+/// The scripts called like entrypoints, by their names inside, as far as they are not too long.
+pub(super) fn entrypoints(root: &Root) -> Vec<(PathBuf, String)> {
+    // Folders in which images keep them.
     const FOLDERS: [&str; 5] = ["/", "/usr/local/bin", "/usr/bin", "/app", "/docker"];
     const MOST_BYTES: u64 = 256 << 10;
-    entrypoints(root, &FOLDERS, MOST_BYTES)
-        .into_iter()
-        .filter(|(path, _)| is_entrypoint_name(path))
-        .find_map(|(path, text)| Some((path.display().to_string(), set_by_script(&text)?.value)))
-}
-
-/// The text files of these folders, by their names inside, as far as they are not too long.
-pub(super) fn entrypoints(
-    root: &Root,
-    folders: &[&str],
-    most_bytes: u64,
-) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    for folder in folders {
-        let Ok(here) = root.resolve(Path::new(folder)) else {
-            continue;
-        };
-        let files = fs::read_dir(here).into_iter().flatten().flatten();
-        for file in files.filter(|file| is_entrypoint_name(&file.path())) {
-            let is_short =
-                file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= most_bytes);
-            if let Some(text) = is_short.then(|| fs::read_to_string(file.path()).ok()).flatten() {
-                found.push((root.inside(&file.path()), text));
-            }
-        }
-    }
+    let folders = FOLDERS.iter().filter_map(|folder| root.resolve(Path::new(folder)).ok());
+    let files = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let is_short = |file: &fs::DirEntry| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= MOST_BYTES)
+    };
+    let scripts = files.filter(|file| is_entrypoint_name(&file.path()) && is_short(file));
+    let mut found: Vec<(PathBuf, String)> = scripts
+        .filter_map(|file| Some((root.inside(&file.path()), fs::read_to_string(file.path()).ok()?)))
+        .collect();
     found.sort();
     found
 }
@@ -182,10 +162,8 @@ fn programs(root: &Root, named: &[PathBuf]) -> Result<(Vec<Program>, bool), Fail
         return Ok((all_programs(root), false));
     }
     let read = |name: &PathBuf| {
-        let unusable =
-            |why: String| Failure::new(Exit::Usage, format!("{}: {why}", name.display()));
-        let path = root.resolve(name).map_err(|error| unusable(error.to_string()))?;
-        let elf = Elf::read(&path).map_err(|error| unusable(error.to_string()))?;
+        let path = root.resolve(name).map_err(|error| Failure::at(Exit::Usage, name, error))?;
+        let elf = Elf::read(&path).map_err(|error| Failure::at(Exit::Usage, name, error))?;
         let name = root.inside(&path).display().to_string();
         Ok(Program { name, path, elf })
     };
@@ -197,20 +175,18 @@ fn all_programs(root: &Root) -> Vec<Program> {
     let walk = WalkDir::new(root.folder()).sort_by_file_name().into_iter().filter_entry(|entry| {
         entry.depth() != 1 || !SKIPPED.contains(&&*entry.file_name().to_string_lossy())
     });
-    walk.flatten()
-        .filter(|entry| entry.file_type().is_file())
-        .filter(|entry| {
-            let execute =
-                |meta: walkdir::Result<fs::Metadata>| meta.is_ok_and(|it| it.mode() & 0o111 != 0);
-            execute(entry.metadata()) && is_elf(entry.path())
-        })
-        .filter_map(|entry| {
-            let path = entry.into_path();
-            let elf = Elf::read(&path).ok()?;
-            let name = root.inside(&path).display().to_string();
-            is_program(&elf, &path).then_some(Program { name, path, elf })
-        })
-        .collect()
+    let is_executable = |entry: &walkdir::DirEntry| {
+        entry.file_type().is_file()
+            && entry.metadata().is_ok_and(|it| it.mode() & 0o111 != 0)
+            && is_elf(entry.path())
+    };
+    let programs = walk.flatten().filter(is_executable).filter_map(|entry| {
+        let path = entry.into_path();
+        let elf = Elf::read(&path).ok()?;
+        let name = root.inside(&path).display().to_string();
+        is_program(&elf, &path).then_some(Program { name, path, elf })
+    });
+    programs.collect()
 }
 
 fn is_elf(path: &Path) -> bool {
@@ -274,6 +250,11 @@ fn gains_rights(path: &Path) -> Option<&'static str> {
     }
 }
 
+/// Whether a fault is of the program, and not of the library.
+pub(super) fn is_of_program(id: Id) -> bool {
+    matches!(id, Id::AllocatorInside | Id::StaticProgram | Id::MallocInside | Id::SecureMode)
+}
+
 /// One finding for all programs with the same fault. Where no program was named, a fault of single ones
 /// is a note: every system has set-uid programs. A fault of most is one of the library.
 fn grouped(
@@ -288,9 +269,8 @@ fn grouped(
     if names.len() > shown.len() {
         list += &format!(" and {} more", names.len() - shown.len());
     }
-    let is_of_program =
-        matches!(id, Id::AllocatorInside | Id::StaticProgram | Id::MallocInside | Id::SecureMode);
-    let what = if is_of_program { format!("{list}: {what}") } else { format!("{what} ({list})") };
+    let what =
+        if is_of_program(id) { format!("{list}: {what}") } else { format!("{what} ({list})") };
     let finding = Finding::new(id, what);
     if named || names.len() * 2 > programs || finding.severity == Severity::Note {
         finding

@@ -28,10 +28,10 @@ impl Earlier {
     pub fn check(&self, workload: &WorkloadFacts, metric: Metric) -> Result<(), Failure> {
         match against::refusal(&self.trial, workload, metric) {
             None => Ok(()),
-            Some(reason) => Err(Failure::new(
-                Exit::Usage,
-                format!("{} cannot be compared with: {reason}", self.file.display()),
-            )
+            Some(reason) => Err(Failure::usage(format!(
+                "{} cannot be compared with: {reason}",
+                self.file.display()
+            ))
             .remedy("repeat that trial without --against")),
         }
     }
@@ -56,17 +56,14 @@ impl Earlier {
 }
 
 fn file_of(at: &Path) -> PathBuf {
-    match at.is_dir() {
-        true => at.join("results.json"),
-        false => at.to_owned(),
-    }
+    if at.is_dir() { at.join("results.json") } else { at.to_owned() }
 }
 
 /// Reads the results of a trial, of this layout: `results.json`, or that of a folder.
 pub fn read(at: &Path) -> Result<Trial, Failure> {
     let file = &file_of(at);
     let wrong = |reason: String| {
-        Failure::new(Exit::Usage, format!("{}: {reason}", file.display()))
+        Failure::at(Exit::Usage, file, reason)
             .remedy("give the results.json that ebb compare -o DIR wrote")
     };
     #[derive(Deserialize)]

@@ -33,7 +33,7 @@ impl Args {
         for (option, file) in self.given() {
             if file == Path::new("-") {
                 let what = format!("{option} -: stdout is used for the tables");
-                return Err(Failure::new(Exit::Usage, what).remedy("name a file"));
+                return Err(Failure::usage(what).remedy("name a file"));
             }
             try_out(file).map_err(|error| outputs::unusable(option, file, &error))?;
         }

@@ -80,7 +80,7 @@ impl Args {
             .find(|name| !names.contains(name));
         unknown.map_or(Ok(()), |name| {
             let what = format!("--max-rest {name}: this trial has no such variant");
-            Err(Failure::new(Exit::Usage, what).remedy(format!("it has: {}", names.join(", "))))
+            Err(Failure::usage(what).remedy(format!("it has: {}", names.join(", "))))
         })
     }
 

@@ -3,10 +3,10 @@
 //! Nothing is started, stopped or asked: memory and CPU time are read from the kernel. Restarts are
 //! followed and marked. Ctrl-C ends it and keeps what was seen.
 
-use super::{machine, observer, outputs};
+use super::{machine, observer};
 use crate::arguments;
-use crate::exit::{Exit, Failure};
-use crate::terminal;
+use crate::exit::Failure;
+use crate::{signals, terminal};
 use ebb_process::follow::{Followed, Look};
 use ebb_process::{MallocSource, environ, malloc_source};
 use ebb_report::figures;
@@ -69,14 +69,13 @@ struct Side {
 /// Watches to the end, or to Ctrl-C.
 pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     if args.every < Duration::from_millis(100) || args.time < args.every * 2 {
-        return Err(Failure::new(
-            Exit::Usage,
+        return Err(Failure::usage(
             "--for must be long enough for two looks, and --every at least 100ms",
         ));
     }
     let mut sides = begin(&args.live)?;
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
-    outputs::on_signals(interrupt.clone(), groups)?;
+    signals::end_trial(interrupt.clone(), groups)?;
     let (started, zero) = (SystemTime::now(), Instant::now());
     let eyes = observer::Processes::default();
     terminal::warn(&format!(
@@ -108,7 +107,7 @@ fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {
     let mut sides: Vec<Side> = Vec::new();
     for (name, target) in asked {
         if sides.iter().any(|side| side.variant.name == *name) {
-            return Err(Failure::new(Exit::Usage, format!("--live: {name} is given twice")));
+            return Err(Failure::usage(format!("--live: {name} is given twice")));
         }
         let followed = Followed::of(target).map_err(Failure::from)?;
         sides.push(Side::of(name, target, followed));
@@ -217,11 +216,11 @@ impl Side {
 /// The allocator of a process and the file that it comes from.
 fn ground(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
-        Ok(source) if source.is_libc() => (ebb_allocators::SYSTEM.to_owned(), None),
+        Ok(source) if source.is_libc() => (ebb_allocators::Allocator::Glibc.to_string(), None),
         Ok(MallocSource::File(path)) => {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let known = name.as_deref().and_then(ebb_allocators::by_file_name);
-            let name = known.map(|known| known.name.to_owned()).or(name);
+            let known = name.as_deref().and_then(ebb_allocators::Allocator::from_file_name);
+            let name = known.map(|known| known.to_string()).or(name);
             (name.unwrap_or_default(), Some(path))
         }
         Ok(MallocSource::Static) => ("in the program itself".to_owned(), None),

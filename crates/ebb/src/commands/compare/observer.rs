@@ -1,22 +1,17 @@
-//! How a trial looks at the processes of a service, and which library each variant gets.
-//!
-//! The bridge from `proc` and `allocators` to `trial`, which knows neither.
+//! How a trial looks at the processes of a service: from `ebb-process` to `ebb-trial`, which does not know it.
 
-use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
 use ebb_process::cgroup::Place;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::instruments::Instrument;
-use ebb_process::{Counters, MallocSource, Program, Tree, Unreadable};
+use ebb_process::{Counters, MallocSource, Tree, Unreadable};
 use ebb_trial::disturbance::Machine;
 use ebb_trial::enclosure::Surroundings;
 use ebb_trial::refaults;
 use ebb_trial::results::Sample;
 use ebb_trial::sampler::{Observer, Seen};
-use ebb_trial::template::{self, Values};
 use ebb_trial::variant::Prepared;
-use ebb_trial::variant::VariantSpec;
-use ebb_trial::workload::Workload;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,9 +40,7 @@ impl Processes {
         let live = |pid: &i32| Some(self.counters.read(*pid, COUNTERS_AGE)?.live_bytes);
         tree.pids().iter().map(live).sum()
     }
-}
 
-impl Processes {
     /// What a tree uses now; `None` when it is gone.
     pub fn sample_of(&self, tree: &Tree) -> Option<Seen> {
         let seen = tree.sample();
@@ -67,6 +60,21 @@ impl Processes {
         })?;
         let held = seen.held.iter().map(held).collect();
         Some(Seen { sample, held })
+    }
+
+    /// Whether the program of a process has that allocator in its own code.
+    fn is_inside(&self, pid: i32, allocator: &str) -> Result<(), String> {
+        let program = format!("/proc/{pid}/exe");
+        let found = match inside(Path::new(&program)).and_then(Inside::allocator) {
+            Some(found) => found.name() == allocator,
+            // ebbmalloc is known by its counters, which lie in the program's data.
+            None => allocator == Allocator::Ebbmalloc.name() && self.counters.are_in_program(pid),
+        };
+        // What ended in the meantime held no memory at the end.
+        if found || !Path::new(&format!("/proc/{pid}")).exists() {
+            return Ok(());
+        }
+        Err(format!("{} has no {allocator} in its program", name(pid)))
     }
 }
 
@@ -138,23 +146,6 @@ impl Surroundings for CgroupOf {
     }
 }
 
-impl Processes {
-    /// Whether the program of a process has that allocator in its own code.
-    fn is_inside(&self, pid: i32, allocator: &str) -> Result<(), String> {
-        let program = format!("/proc/{pid}/exe");
-        let found = match inside(Path::new(&program)).and_then(Inside::allocator) {
-            Some(found) => found == allocator,
-            // ebbmalloc is known by its counters, which lie in the program's data.
-            None => allocator == "ebbmalloc" && self.counters.are_in_program(pid),
-        };
-        // What ended in the meantime held no memory at the end.
-        if found || !Path::new(&format!("/proc/{pid}")).exists() {
-            return Ok(());
-        }
-        Err(format!("{} has no {allocator} in its program", name(pid)))
-    }
-}
-
 fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     let library = variant.library.as_deref();
     let source = match ebb_process::started_malloc_source(pid, STARTING_LIMIT) {
@@ -174,9 +165,9 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     }
     let wanted = library.map_or("the C library".into(), |library| library.display().to_string());
     let found = match source {
-        MallocSource::File(path) => format!("uses malloc from {}", path.display()),
-        MallocSource::Static => "is statically linked, so nothing can be preloaded".into(),
-        MallocSource::Nobody => "has no malloc".into(),
+        MallocSource::File(path) => &format!("uses malloc from {}", path.display()),
+        MallocSource::Static => "is statically linked, so nothing can be preloaded",
+        MallocSource::Nobody => "has no malloc",
     };
     Err(format!("{} {found}, not from {wanted}", name(pid)))
 }
@@ -186,113 +177,14 @@ fn is_mapped(pid: i32, beside: &Path) -> Result<(), String> {
     match ebb_process::maps_contain(pid, beside) {
         Ok(true) | Err(Unreadable::Gone) => Ok(()),
         Ok(false) => Err(format!("{} runs without {}", name(pid), beside.display())),
-        Err(error) => Err(format!(
-            "it is not known whether {} runs with {}: {error}",
-            name(pid),
-            beside.display()
-        )),
+        Err(error) => {
+            let (name, beside) = (name(pid), beside.display());
+            Err(format!("it is not known whether {name} runs with {beside}: {error}"))
+        }
     }
 }
 
 fn name(pid: i32) -> String {
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("process {pid} ({})", comm.trim())
-}
-
-/// Finds the library of each variant for the service's program; one that cannot be had keeps its place,
-/// with the reason.
-pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<Prepared>, Failure> {
-    let values = values(workload);
-    specs
-        .into_iter()
-        .map(|spec| {
-            let program = service_program(workload, Some(&spec))?;
-            Ok(resolve(spec, workload, &program, &values))
-        })
-        .collect()
-}
-
-/// The names that are known before a run.
-pub fn values(workload: &Workload) -> Values {
-    let mut values = workload.vars();
-    if let Ok(program) = std::env::current_exe() {
-        values.insert("ebb".into(), program.display().to_string());
-    }
-    values.insert("workload".into(), workload.dir.display().to_string());
-    values
-}
-
-/// What the service's command comes to, or a variant's own, scripts followed to their interpreter.
-pub fn service_program(
-    workload: &Workload,
-    variant: Option<&VariantSpec>,
-) -> Result<Program, Failure> {
-    let own = variant.and_then(|variant| Some((&variant.name, variant.command.as_ref()?)));
-    let whose = match own {
-        Some((name, _)) => format!("variant {name}"),
-        None => "the service".to_owned(),
-    };
-    let usage = |error: &dyn std::fmt::Display| {
-        let message = format!("{whose} of {}: {error}", workload.workload.name);
-        Failure::new(Exit::Usage, message)
-    };
-    let values = values(workload);
-    let command = own.map_or(&workload.service.command, |(_, command)| command);
-    let command = command.first().map_or("", String::as_str);
-    let command = template::fill(command, &values).map_err(|error| usage(&error))?;
-    let cwd =
-        workload.service.cwd.as_ref().map_or(workload.dir.clone(), |cwd| workload.dir.join(cwd));
-    let command =
-        if command.contains('/') { cwd.join(command).into_os_string() } else { command.into() };
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    Program::find(&command, &path).map_err(|error| usage(&error))
-}
-
-fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &Values) -> Prepared {
-    // What the service's own environment says counts where the variant says nothing.
-    let setting = |name: &str| {
-        // A jemalloc inside a Rust program has a variable of its own.
-        let name = match name {
-            "MALLOC_CONF" if spec.linked && spec.allocator == "jemalloc" => "_RJEM_MALLOC_CONF",
-            _ => name,
-        };
-        let own = spec.env.get(name);
-        own.or_else(|| workload.service.env.get(name)).cloned()
-    };
-    let decay = ebb_allocators::decay(&spec.allocator, setting);
-    let library = match spec.linked {
-        true => Ok(None),
-        false => ebb_allocators::resolve(&spec.allocator, &program.elf)
-            .map_err(|error| error.to_string())
-            .map(|choice| choice.library().map(|library| library.path.clone())),
-    };
-    let found = library.and_then(|library| Ok((library, beside(&spec, values)?)));
-    match found {
-        Ok((library, beside)) => {
-            let is_preloaded = library.is_some() || beside.is_some();
-            let unavailable = (is_preloaded && program.elf.is_static()).then(|| {
-                format!(
-                    "{} is statically linked, so nothing can be preloaded",
-                    program.image.display()
-                )
-            });
-            Prepared { spec, library, decay, beside, unavailable }
-        }
-        Err(reason) => {
-            Prepared { spec, library: None, decay, beside: None, unavailable: Some(reason) }
-        }
-    }
-}
-
-/// The file that is preloaded together with the allocator; the loader would go on without one that is missing.
-fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String> {
-    let Some(text) = &spec.beside else {
-        return Ok(None);
-    };
-    let path = template::fill(text, values).map_err(|error| error.to_string())?;
-    std::fs::canonicalize(&path).map(Some).map_err(|error| {
-        format!(
-            "{path}, which is preloaded with the allocator: {error}; the workload's setup should create it"
-        )
-    })
 }

@@ -1,13 +1,10 @@
-//! The files that `-o DIR` leaves, the width of the terminal, and the signals that end a trial.
+//! The files that `-o DIR` leaves, and the width of the terminal.
 
 use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_report::{html, markdown};
-use ebb_trial::interrupt::{Groups, Interrupt};
 pub use ebb_trial::logs::probe;
 use ebb_trial::results::Trial;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 
 /// The folder of the logs.
@@ -32,9 +29,7 @@ impl Folder {
     /// Moves the files of an earlier trial into a folder of their own, and makes room for the logs of this one.
     /// Answers where the earlier ones are.
     pub fn clear(&self) -> Result<Option<PathBuf>, Failure> {
-        let failed = |path: &Path, error: std::io::Error| {
-            Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
-        };
+        let failed = |path: &Path, error| Failure::at(Exit::Usage, path, error);
         let there: Vec<&str> =
             FILES.into_iter().filter(|name| self.0.join(name).exists()).collect();
         let mut kept = None;
@@ -53,14 +48,8 @@ impl Folder {
 
     /// `earlier-1`, or the first number that is free.
     fn place_of_earlier(&self) -> PathBuf {
-        let mut number = 1;
-        loop {
-            let place = self.0.join(format!("earlier-{number}"));
-            if !place.exists() {
-                return place;
-            }
-            number += 1;
-        }
+        let places = (1..).map(|number: u32| self.0.join(format!("earlier-{number}")));
+        places.into_iter().find(|place| !place.exists()).unwrap_or_else(|| self.0.clone())
     }
 
     /// Where the logs of the runs go.
@@ -82,7 +71,7 @@ impl Folder {
     pub fn write(&self, trial: &Trial) -> Result<(), Failure> {
         let page = html::render(trial).map_err(|error| Failure::new(Exit::Internal, error))?;
         let files = [
-            ("results.json", json(trial)?),
+            ("results.json", serde_json::to_string(trial)?),
             ("report.md", markdown::render(trial)),
             ("report.html", page),
         ];
@@ -117,54 +106,12 @@ pub fn unusable(option: &str, path: &Path, error: &std::io::Error) -> Failure {
 /// The first failure; the others are told at once.
 pub fn all(results: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
     let mut failures = results.filter_map(Result::err);
-    let Some(first) = failures.next() else {
-        return Ok(());
-    };
-    for other in failures {
-        terminal::warn(&other.to_string());
-    }
-    Err(first)
-}
-
-/// The results as JSON.
-pub fn json(trial: &Trial) -> Result<String, Failure> {
-    serde_json::to_string(trial).map_err(|error| Failure::new(Exit::Internal, error.to_string()))
+    let first = failures.next();
+    failures.for_each(|other| terminal::warn(&other.to_string()));
+    first.map_or(Ok(()), Err)
 }
 
 /// Of stdout; 120 where it is no terminal, so that a log file's tables do not wrap.
 pub fn terminal_width() -> u16 {
     comfy_table::Table::new().width().unwrap_or(120).max(60)
-}
-
-/// The first Ctrl-C ends the trial in order, the second kills what was started: then nothing is left that the end has
-/// to wait for. timeout(1) comes as two, to the process and to its group, so what was measured is kept all the
-/// same; the third ends ebb itself.
-pub fn on_signals(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::spawn(move || {
-        for (number, _) in signals.forever().enumerate() {
-            match number {
-                0 => {
-                    terminal::warn(
-                        "interrupted: stopping all processes, keeping the results (again to kill)",
-                    );
-                    interrupt.set();
-                }
-                1 => {
-                    terminal::warn(
-                        "interrupted twice: killing all processes, keeping the results (again to keep nothing)",
-                    );
-                    groups.kill_all();
-                }
-                _ => {
-                    groups.kill_all();
-                    terminal::warn(
-                        "interrupted three times: all processes were killed, no results are kept",
-                    );
-                    std::process::exit(i32::from(Exit::Interrupted.code()));
-                }
-            }
-        }
-    });
-    Ok(())
 }

@@ -1,17 +1,20 @@
-//! The programs that a workload starts, looked up before anything is started: a mistyped load is found out now and not
-//! after the warm-up.
+//! The programs of a trial, found before anything is started: what the service comes to, which library each variant
+//! gets, and whether the load is there. A mistyped load is found out now and not after the warm-up.
 
-use super::observer;
-use crate::exit::{Exit, Failure};
-use ebb_trial::template;
+use crate::exit::Failure;
+use ebb_allocators::Allocator;
+use ebb_process::{Program, library};
+use ebb_trial::template::{self, Values};
+use ebb_trial::variant::{Prepared, VariantSpec};
 use ebb_trial::workload::Workload;
 use nix::unistd::{AccessFlags, access};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Refuses a load, a companion or a preparation whose program is not there. A name that is known only in a run is
 /// left to the run.
 pub fn look_up(workload: &Workload) -> Result<(), Failure> {
-    let values = observer::values(workload);
+    let values = values(workload);
     let phases = workload.phases.iter().filter_map(|phase| {
         let command = phase.command.as_ref()?;
         Some((format!("the load of phase \"{}\"", phase.name), command))
@@ -27,7 +30,7 @@ pub fn look_up(workload: &Workload) -> Result<(), Failure> {
             continue;
         };
         if !is_there(&program, &workload.dir) {
-            return Err(Failure::new(Exit::Usage, format!("{whose}: program {program} not found"))
+            return Err(Failure::usage(format!("{whose}: program {program} not found"))
                 .remedy("install it or correct its name; nothing was started"));
         }
     }
@@ -40,8 +43,98 @@ fn is_there(program: &str, dir: &Path) -> bool {
     if program.contains('/') {
         return is_program(&dir.join(program));
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    folders.retain(|folder| !folder.as_os_str().is_empty());
-    folders.iter().any(|folder| is_program(&folder.join(program)))
+    let path = search_path();
+    let mut folders = std::env::split_paths(&path).filter(|it| !it.as_os_str().is_empty());
+    folders.any(|folder| is_program(&folder.join(program)))
+}
+
+fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into())
+}
+
+/// Finds the library of each variant for the service's program; one that cannot be had keeps its place,
+/// with the reason.
+pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<Prepared>, Failure> {
+    let values = values(workload);
+    specs
+        .into_iter()
+        .map(|spec| {
+            let program = service_program(workload, Some(&spec))?;
+            Ok(resolve(spec, workload, &program, &values))
+        })
+        .collect()
+}
+
+/// The names that are known before a run.
+pub fn values(workload: &Workload) -> Values {
+    let mut values = workload.vars();
+    if let Ok(program) = std::env::current_exe() {
+        values.insert("ebb".into(), program.display().to_string());
+    }
+    values.insert("workload".into(), workload.dir.display().to_string());
+    values
+}
+
+/// What the service's command comes to, or a variant's own, scripts followed to their interpreter.
+pub fn service_program(
+    workload: &Workload,
+    variant: Option<&VariantSpec>,
+) -> Result<Program, Failure> {
+    let own = variant.and_then(|variant| Some((&variant.name, variant.command.as_ref()?)));
+    let usage = |error: &dyn std::fmt::Display| {
+        let whose = own.map_or("the service".to_owned(), |(name, _)| format!("variant {name}"));
+        Failure::usage(format!("{whose} of {}: {error}", workload.workload.name))
+    };
+    let command = own.map_or(&workload.service.command, |(_, command)| command);
+    let command = command.first().map_or("", String::as_str);
+    let command = template::fill(command, &values(workload)).map_err(|error| usage(&error))?;
+    let cwd = workload.dir.join(workload.service.cwd.as_deref().unwrap_or(Path::new("")));
+    let command =
+        if command.contains('/') { cwd.join(command).into_os_string() } else { command.into() };
+    Program::find(&command, &search_path()).map_err(|error| usage(&error))
+}
+
+fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &Values) -> Prepared {
+    // What the service's own environment says counts where the variant says nothing.
+    let setting = |name: &str| {
+        // A jemalloc inside a Rust program has a variable of its own.
+        let is_inside =
+            name == "MALLOC_CONF" && spec.linked && spec.allocator == Allocator::Jemalloc.name();
+        let name = if is_inside { "_RJEM_MALLOC_CONF" } else { name };
+        let own = spec.env.get(name);
+        own.or_else(|| workload.service.env.get(name)).cloned()
+    };
+    let decay = ebb_allocators::decay(&spec.allocator, setting);
+    let library = match spec.linked {
+        true => Ok(None),
+        false => library::resolve(&spec.allocator, &program.elf)
+            .map_err(|error| error.to_string())
+            .map(|choice| choice.library().map(|library| library.path.clone())),
+    };
+    let found = library.and_then(|library| Ok((library, beside(&spec, values)?)));
+    match found {
+        Ok((library, beside)) => {
+            let is_preloaded = library.is_some() || beside.is_some();
+            let image = program.image.display();
+            let unavailable = (is_preloaded && program.elf.is_static())
+                .then(|| format!("{image} is statically linked, so nothing can be preloaded"));
+            Prepared { spec, library, decay, beside, unavailable }
+        }
+        Err(reason) => {
+            Prepared { spec, library: None, decay, beside: None, unavailable: Some(reason) }
+        }
+    }
+}
+
+/// The file that is preloaded together with the allocator; the loader would go on without one that is missing.
+fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String> {
+    let Some(text) = &spec.beside else {
+        return Ok(None);
+    };
+    let path = template::fill(text, values).map_err(|error| error.to_string())?;
+    std::fs::canonicalize(&path).map(Some).map_err(|error| {
+        format!(
+            "{path}, which is preloaded with the allocator: {error}; the workload's setup should create it"
+        )
+    })
 }

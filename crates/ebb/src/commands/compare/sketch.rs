@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_trial::sketch::Sketch;
 use ebb_trial::workload::Workload;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longer than the ten seconds after which a jemalloc without settings has returned what is dirty, so
@@ -73,8 +74,7 @@ impl Args {
             ("--print-workload", self.print_workload),
             ("--", self.has_service()),
         ];
-        let given = flags.into_iter().find(|(_, is_given)| *is_given);
-        given.map(|(name, _)| name)
+        flags.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
     }
 
     /// The workload that the flags stand for; `None` where there are none.
@@ -84,7 +84,7 @@ impl Args {
         }
         let dir = std::env::current_dir()?;
         let workload = Workload::from_text(&self.text()?, dir);
-        workload.map(Some).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+        workload.map(Some).map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// Prints the file if only that was requested.
@@ -97,7 +97,7 @@ impl Args {
     }
 
     fn text(&self) -> Result<String, Failure> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let usage = |message: String| Failure::usage(message);
         let (load_name, load) = match (&self.load, &self.burst) {
             (Some(load), _) => ("load", words("--load", load)?),
             (None, Some(burst)) => {
@@ -127,6 +127,44 @@ impl Args {
 fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
     words.ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("{flag} {text}: not a command (a quote may be open)"))
+        Failure::usage(format!("{flag} {text}: not a command (a quote may be open)"))
     })
+}
+
+/// Refuses a command line that names no service, or two, with the ways there are.
+pub(super) fn check(workload: &[PathBuf], sketch: &Args) -> Result<(), Failure> {
+    let usage = |what: String, remedy: &str| Err(Failure::usage(what).remedy(remedy));
+    let words: Vec<String> = workload.iter().map(|word| word.display().to_string()).collect();
+    let has_service = sketch.has_service();
+    match (sketch.flag(), words.as_slice()) {
+        (Some(_), [_, ..]) if has_service => usage(
+            format!("a service after `--` cannot be used with the workload {}", words[0]),
+            "leave out one of them",
+        ),
+        (Some(flag), words) if !has_service => usage(
+            match words {
+                [] => format!("{flag} needs a service"),
+                words => {
+                    format!("{flag} needs a service, and {} is not marked as one", words.join(" "))
+                }
+            },
+            &format!(
+                "put the service's command after `--`: ebb compare {flag} ... -- {}",
+                match words {
+                    [] => "./server --port 8000".to_owned(),
+                    words => words.join(" "),
+                }
+            ),
+        ),
+        (None, []) if !has_service => usage(
+            "nothing to compare: neither a workload nor a service is given".to_owned(),
+            "give the folder of a workload.toml (ebb compare workloads/sse), or a load and a service after `--` \
+             (ebb compare --load 'oha -z 20s http://localhost:8000/' -- ./server --port 8000)",
+        ),
+        (_, [_, _, ..]) => usage(
+            format!("there are {} workloads: {}", words.len(), words.join(" ")),
+            "give one folder; the command of a service comes after `--`",
+        ),
+        _ => Ok(()),
+    }
 }

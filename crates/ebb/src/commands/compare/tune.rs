@@ -1,13 +1,12 @@
 //! The variants of `--tune`: the settings of one allocator that people deploy.
 
-use super::observer;
-use crate::exit::{Exit, Failure};
-use ebb_allocators::{CPYTHON_TO_MALLOC, EBBMALLOC, SYSTEM};
+use super::programs;
+use crate::exit::Failure;
+use ebb_allocators::{Allocator, CPYTHON_TO_MALLOC};
 use ebb_process::runtime;
 use ebb_process::snapshot::Runtime;
 use ebb_trial::variant::VariantSpec;
 use ebb_trial::workload::Workload;
-use std::collections::BTreeMap;
 
 /// How many of the settings are tried on CPython with its own arenas switched off as well: none, and the
 /// one that is deployed most.
@@ -15,18 +14,11 @@ const WITHOUT_ARENAS: usize = 2;
 
 /// The variants, the one without settings first.
 pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, Failure> {
-    let known = || {
-        let names: Vec<&str> = ebb_allocators::KNOWN.iter().map(|known| known.name).collect();
-        format!("known are {}", names.join(", "))
-    };
     let tunings = ebb_allocators::tunings(allocator).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("--tune {allocator}: ebb knows no settings to try"))
-            .remedy(known())
+        Failure::usage(format!("--tune {allocator}: ebb knows no settings to try"))
+            .remedy(format!("known are {}", Allocator::known_names()))
     })?;
-    let allocator = match allocator {
-        "system" => SYSTEM,
-        name => name,
-    };
+    let allocator = Allocator::from_choice(allocator).map_or(allocator, |it| it.name());
     let mut specs: Vec<VariantSpec> = tunings
         .iter()
         .map(|tuning| VariantSpec {
@@ -38,12 +30,12 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
             env: tuning
                 .env
                 .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect::<BTreeMap<_, _>>(),
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
         })
         .collect();
     // ebbmalloc serves CPython's objects without the variable.
-    if is_cpython(workload) && allocator != EBBMALLOC {
+    if is_cpython(workload) && allocator != Allocator::Ebbmalloc.name() {
         let (key, value) = CPYTHON_TO_MALLOC;
         for at in 0..WITHOUT_ARENAS.min(specs.len()) {
             let mut more = specs[at].clone();
@@ -57,7 +49,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
 
 /// Whether the service's command comes to CPython; a service that starts it behind a shell is not seen.
 fn is_cpython(workload: &Workload) -> bool {
-    let Ok(program) = observer::service_program(workload, None) else {
+    let Ok(program) = programs::service_program(workload, None) else {
         return false;
     };
     // A shim such as pyenv's is a script of that name.

@@ -53,7 +53,7 @@ impl Change {
 /// A text that is worth a look: files that start services are short.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     const MOST_BYTES: u64 = 1 << 20;
-    let unusable = |why: String| Failure::new(Exit::Usage, format!("{}: {why}", path.display()));
+    let unusable = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let meta = fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
     if !meta.is_file() {
         return Err(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::arguments::Args;
 use crate::commands::compare::earlier;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, unknown_allocator};
 use ebb_allocators::{Allocator, Choice, Environment, Library};
 use ebb_deploy::fix::Wish;
 use ebb_trial::results::VerdictKind;
@@ -34,8 +34,7 @@ pub(super) fn wish(args: &Args) -> Result<Chosen, Failure> {
     };
     for (name, value) in &args.env {
         if name == "LD_PRELOAD" {
-            return Err(Failure::new(Exit::Usage, "--env LD_PRELOAD")
-                .remedy("use --allocator and --library"));
+            return Err(Failure::usage("--env LD_PRELOAD").remedy("use --allocator and --library"));
         }
         wish.variables.insert(name.clone(), value.clone());
         wish.gives_way = false;
@@ -52,7 +51,7 @@ fn usable(library: &str) -> Result<String, Failure> {
         || library.contains('/') && !library.starts_with('/')
         || library.is_empty()
     {
-        return Err(Failure::new(Exit::Usage, format!("--library {library}")).remedy(
+        return Err(Failure::usage(format!("--library {library}")).remedy(
             "give an absolute path or a bare name, without spaces, colons, dollar signs or quotes",
         ));
     }
@@ -60,20 +59,22 @@ fn usable(library: &str) -> Result<String, Failure> {
 }
 
 fn of_arguments(args: &Args) -> Result<Wish, Failure> {
-    let name = args.allocator.as_deref().unwrap_or("ebbmalloc");
-    let allocator = known(name)?;
+    let name = args.allocator.as_deref().unwrap_or(Allocator::Ebbmalloc.name());
+    let known = Allocator::from_choice(name);
+    let allocator = known.ok_or_else(|| unknown_allocator(name, ""))?;
     let why = match &args.allocator {
         Some(_) => "as requested".to_owned(),
         None => "it returns idle memory without a setting".to_owned(),
     };
     if args.conf.is_empty() {
         let variables =
-            if allocator.name == "jemalloc" { settings_of(JEMALLOC) } else { BTreeMap::new() };
+            if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
         return Ok(Wish { allocator, library: None, variables, gives_way: true, why });
     }
-    let choice = match allocator.name {
-        ebb_allocators::SYSTEM => Choice::System,
-        name => Choice::Library(Library { path: name.into(), allocator: Some(allocator) }),
+    let choice = if allocator.is_of_libc() {
+        Choice::System
+    } else {
+        Choice::Library(Library { path: allocator.name().into(), allocator: Some(allocator) })
     };
     let change = Environment::of(&choice, &args.conf, |_| None)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
@@ -81,16 +82,6 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
         change.changes.into_iter().filter_map(|(name, value)| Some((text(name), text(value?))));
     let variables = set.filter(|(name, _)| name != "LD_PRELOAD").collect();
     Ok(Wish { allocator, library: None, variables, gives_way: false, why })
-}
-
-fn known(name: &str) -> Result<&'static Allocator, Failure> {
-    ebb_allocators::by_name(name).ok_or_else(|| {
-        let known: Vec<&str> = ebb_allocators::KNOWN.iter().map(|it| it.name).collect();
-        Failure::new(
-            Exit::Usage,
-            format!("allocator \"{name}\" is not known; known are {}", known.join(", ")),
-        )
-    })
 }
 
 /// The environment of a variant that every trial knows.
@@ -102,7 +93,7 @@ fn settings_of(name: &str) -> BTreeMap<String, String> {
 /// What a trial recommends.
 fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     let unusable = |why: String| {
-        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+        Failure::at(Exit::Usage, path, why)
             .remedy("give the results.json that `ebb compare -o DIR` writes")
     };
     let trial = earlier::read(path)?;
@@ -113,11 +104,8 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
             return Err(unusable("it recommends a variant without a name".to_owned()));
         }
         (VerdictKind::NotEnough, _) => {
-            return Err(Failure::new(
-                Exit::NotEnoughEvidence,
-                format!("{}: {sentence}", path.display()),
-            )
-            .remedy("repeat the trial, or name an --allocator"));
+            return Err(Failure::at(Exit::NotEnoughEvidence, path, sentence)
+                .remedy("repeat the trial, or name an --allocator"));
         }
         _ => return Ok(Chosen::Nothing(sentence)),
     };
@@ -125,17 +113,10 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
         return Err(unusable(format!("it recommends {name}, but has no such variant")));
     };
     let by_file =
-        || ebb_allocators::by_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
-    let Some(allocator) = ebb_allocators::by_name(&variant.allocator).or_else(by_file) else {
-        return Err(Failure::new(
-            Exit::Unsupported,
-            format!(
-                "{}: the trial recommends {}, which ebb does not know",
-                path.display(),
-                variant.allocator
-            ),
-        )
-        .remedy("write the change by hand"));
+        || Allocator::from_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
+    let Some(allocator) = Allocator::from_choice(&variant.allocator).or_else(by_file) else {
+        let why = format!("the trial recommends {}, which ebb does not know", variant.allocator);
+        return Err(Failure::at(Exit::Unsupported, path, why).remedy("write the change by hand"));
     };
     let (variables, of_python) = choice::environment(&trial, variant);
     let of_python = of_python.map_or_else(String::new, |why| format!("; {why}"));

@@ -7,7 +7,7 @@ use super::change::{Change, Proposal};
 use super::rust;
 use crate::commands::check::files::{self, BuildContext};
 use crate::exit::{Exit, Failure};
-use ebb_allocators::Choice;
+use ebb_allocators::{Allocator, Choice};
 use ebb_deploy::check::Id;
 use ebb_deploy::check::Report as Check;
 use ebb_deploy::check::declared::{self, Kind, Service};
@@ -25,11 +25,8 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
     let path = args.file.as_path();
     let file_name =
         path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let wanted = Wanted {
-        name: wish.allocator.name.to_owned(),
-        allocator: Some(wish.allocator.name),
-        file: None,
-    };
+    let wanted =
+        Wanted { name: wish.allocator.to_string(), allocator: Some(wish.allocator), file: None };
     if file_name == "Cargo.toml" {
         return rust::propose(args, text, wish);
     }
@@ -37,7 +34,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         Some(Kind::Unit) => service_unit(args, text, wish, &wanted),
         Some(kind) => services(args, kind, text, wish, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
-        None => Err(Failure::new(Exit::Usage, format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
+        None => Err(Failure::usage(format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
             "nothing was changed; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
              configuration, entrypoint scripts and Cargo.toml",
         )),
@@ -48,10 +45,9 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
 fn is_settled(name: &str, again: Result<Fixed, Refused>) -> Result<(), Failure> {
     match again {
         Ok(again) if again.edits.is_empty() => Ok(()),
-        Ok(_) => Err(Failure::new(
-            Exit::Usage,
-            format!("{name}: the file would need another change after this one"),
-        )
+        Ok(_) => Err(Failure::usage(format!(
+            "{name}: the file would need another change after this one"
+        ))
         .remedy("nothing was changed")),
         Err(refused) => Err(refused.into()),
     }
@@ -138,9 +134,8 @@ fn services(
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
-    let unusable = |why: String| {
-        Failure::new(Exit::Usage, format!("{name}: {why}")).remedy("nothing was changed")
-    };
+    let unusable =
+        |why: String| Failure::usage(format!("{name}: {why}")).remedy("nothing was changed");
     let all = declared::services(kind, &args.file, text).map_err(unusable)?;
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);
@@ -157,7 +152,7 @@ fn services(
     let after = declared::services(kind, &args.file, &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let mounts = kind == Kind::Compose
-        && wish.allocator.name == "ebbmalloc"
+        && wish.allocator == Allocator::Ebbmalloc
         && change.after().contains("./libebbmalloc.so:");
     let place = folder(&args.file).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
@@ -175,7 +170,7 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     let list = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|name| !all.iter().any(|it| it.is_called(name)))
     {
-        return Err(Failure::new(Exit::Usage, format!("{name} has no service {unknown}"))
+        return Err(Failure::usage(format!("{name} has no service {unknown}"))
             .remedy(format!("it has {}", list())));
     }
     if !args.service.is_empty() {
@@ -184,14 +179,12 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     }
     let built: Vec<&Service> = all.iter().filter(|it| it.is_built).collect();
     match (all, built.as_slice()) {
-        ([], _) => {
-            Err(Failure::new(Exit::Usage, format!("{name} has no service that starts a program"))
-                .remedy("nothing was changed"))
-        }
+        ([], _) => Err(Failure::usage(format!("{name} has no service that starts a program"))
+            .remedy("nothing was changed")),
         ([one], _) => Ok(vec![one.name.clone()]),
         // The others come from registries: databases and proxies.
         (_, [one]) => Ok(vec![one.name.clone()]),
-        _ => Err(Failure::new(Exit::Usage, format!("{name} has {} services", all.len()))
+        _ => Err(Failure::usage(format!("{name} has {} services", all.len()))
             .remedy(format!("name them with --service: {}", list()))),
     }
 }
@@ -243,7 +236,7 @@ fn service_unit(
 pub(super) fn own_library() -> Result<PathBuf, Failure> {
     let own = Elf::read(Path::new("/proc/self/exe"))
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    match ebb_allocators::resolve("ebbmalloc", &own)? {
+    match ebb_process::library::resolve(Allocator::Ebbmalloc.name(), &own)? {
         Choice::Library(library) => Ok(library.path),
         Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
             .remedy("build it, or set EBB_LIB")),

@@ -10,6 +10,7 @@ use walkdir::WalkDir;
 use super::arguments::Args;
 use super::change::{Change, Proposal, read};
 use crate::exit::{Exit, Failure};
+use ebb_allocators::Allocator;
 use ebb_deploy::fix::manifest::{Crate, Manifest};
 use ebb_deploy::fix::{Wish, source};
 
@@ -84,7 +85,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
     let name = args.file.display();
     let list = || programs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|it| !programs.contains_key(*it)) {
-        return Err(Failure::new(Exit::Usage, format!("{name} has no program {unknown}"))
+        return Err(Failure::usage(format!("{name} has no program {unknown}"))
             .remedy(format!("it has {}", list())));
     }
     match programs.len() {
@@ -97,7 +98,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
         _ if !args.service.is_empty() => {
             Ok(args.service.iter().filter_map(|it| programs.get(it).cloned()).collect())
         }
-        _ => Err(Failure::new(Exit::Usage, format!("{name} has {} programs", programs.len()))
+        _ => Err(Failure::usage(format!("{name} has {} programs", programs.len()))
             .remedy(format!("name them with --service: {}", list()))),
     }
 }
@@ -117,16 +118,13 @@ fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
 
 /// The path of a crate that is not published, as the manifest is to name it.
 fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failure> {
-    if wished.package != "ebbmalloc" {
+    if wished.package != Allocator::Ebbmalloc.name() {
         return Ok(String::new());
     }
     if let Some(path) = &args.crate_path {
         if !folder.join(path).join("Cargo.toml").is_file() {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("--crate-path {path}: there is no Cargo.toml"),
-            )
-            .remedy("name crates/ebbmalloc of a checkout, relative to this Cargo.toml"));
+            return Err(Failure::usage(format!("--crate-path {path}: there is no Cargo.toml"))
+                .remedy("name crates/ebbmalloc of a checkout, relative to this Cargo.toml"));
         }
         return Ok(path.clone());
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
-use super::write::{changed, holds, replace};
+use super::write::{at, changed, holds, replace};
 use crate::exit::{Exit, Failure};
 use ebb_deploy::fix::edit;
 use ebb_deploy::fix::report::File;
@@ -64,30 +64,23 @@ pub(super) fn write(
         }
     }
     let (place, mut record) = open(named)?;
-    let mut texts = Vec::new();
-    for change in &changes {
-        texts.push(text_of(change)?);
-    }
+    let texts = changes.iter().map(|it| text_of(it)).collect::<Result<Vec<Text>, _>>()?;
     let copy = library.map(|(from, to)| read_library(from, to)).transpose()?.flatten();
     let copied =
         copy.as_ref().map(|(to, bytes)| (absolute(to), bytes.len() as u64, checksum(bytes)));
     record.written.push(Written { texts, library: copied });
     save(&place, &record)?;
-    let done = write_texts(&changes, &record).and_then(|()| match &copy {
-        Some((to, bytes)) => replace(to, None, bytes),
-        None => Ok(()),
-    });
-    if let Err(failure) = done {
-        // What was written until then goes back; what it was is still in the record where that fails, too.
-        if let Some(last) = record.written.last()
-            && restore(last).is_ok()
-        {
-            record.written.pop();
-            save(&place, &record)?;
-        }
-        return Err(failure);
+    let done = write_texts(&changes, &record)
+        .and_then(|()| copy.map_or(Ok(()), |(to, bytes)| replace(&to, None, &bytes)));
+    if done.is_err()
+        && let Some(last) = record.written.last()
+        && restore(last).is_ok()
+    {
+        // What was written until then has gone back; what it was stays in the record where that fails, too.
+        record.written.pop();
+        save(&place, &record)?;
     }
-    Ok(())
+    done
 }
 
 fn write_texts(changes: &[&Change], record: &Record) -> Result<(), Failure> {
@@ -96,11 +89,8 @@ fn write_texts(changes: &[&Change], record: &Record) -> Result<(), Failure> {
         if let Some(folder) = folder {
             fs::create_dir(folder).map_err(|error| at(folder, &error))?;
         }
-        replace(
-            &change.path,
-            change.before.as_deref().map(str::as_bytes),
-            change.after().as_bytes(),
-        )?;
+        let before = change.before.as_deref().map(str::as_bytes);
+        replace(&change.path, before, change.after().as_bytes())?;
     }
     Ok(())
 }
@@ -116,7 +106,7 @@ fn text_of(change: &Change) -> Result<Text, Failure> {
         .collect();
     let folder = path.parent().filter(|it| !it.exists()).map(Path::to_owned);
     if let Some(above) = folder.as_deref().and_then(Path::parent).filter(|it| !it.is_dir()) {
-        return Err(Failure::new(Exit::Usage, format!("{}: no such folder", above.display())));
+        return Err(Failure::usage(format!("{}: no such folder", above.display())));
     }
     Ok(Text { path, before: change.before.clone(), after: change.after(), pieces, folder })
 }
@@ -139,14 +129,11 @@ fn read_library(from: &Path, to: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, Fa
 pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
     let (place, mut record) = open(named)?;
     let Some(last) = record.written.last() else {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("ebb fix has written nothing to {}", named.display()),
-        )
-        .remedy(format!(
-            "the records of its changes are in {}",
-            place.parent().unwrap_or(&place).display()
-        )));
+        return Err(Failure::usage(format!("ebb fix has written nothing to {}", named.display()))
+            .remedy(format!(
+                "the records of its changes are in {}",
+                place.parent().unwrap_or(&place).display()
+            )));
     };
     let files = restore(last)?;
     record.written.pop();
@@ -250,7 +237,7 @@ fn without(text: &Text, now: &str) -> Result<String, Failure> {
 /// The record of a file, and where it lies.
 fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
     let file = fs::canonicalize(named)
-        .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", named.display())))?;
+        .map_err(|error| Failure::usage(format!("{}: {error}", named.display())))?;
     let folder = state_folder()?;
     let name = file.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let place =
@@ -262,7 +249,7 @@ fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
         Err(error) => return Err(unrecorded(&place, &error)),
     };
     let unusable = |why: String| {
-        Failure::new(Exit::Usage, format!("{}: {why}", place.display()))
+        Failure::usage(format!("{}: {why}", place.display()))
             .remedy("delete it if it is not needed")
     };
     let record: Record =
@@ -292,11 +279,8 @@ fn state_folder() -> Result<PathBuf, Failure> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|it| it.join(".local/state")));
     base.map(|it| it.join("ebb/fix")).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            "neither XDG_STATE_HOME nor HOME is set, so the change cannot be recorded",
-        )
-        .remedy("set one of them; nothing was written")
+        Failure::usage("neither XDG_STATE_HOME nor HOME is set, so the change cannot be recorded")
+            .remedy("set one of them; nothing was written")
     })
 }
 
@@ -313,14 +297,4 @@ fn absolute(path: &Path) -> PathBuf {
         (Ok(parent), Some(name)) => parent.join(name),
         _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
-}
-
-fn at(path: &Path, error: &std::io::Error) -> Failure {
-    let exit = match error.kind() {
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            Exit::Permission
-        }
-        _ => Exit::Internal,
-    };
-    Failure::new(exit, format!("{}: {error}", path.display()))
 }

@@ -15,22 +15,14 @@ const NEW: u32 = 0o644;
 
 /// Writes `after`, if the file still holds `before` (none: is not there).
 pub(super) fn replace(path: &Path, before: Option<&[u8]>, after: &[u8]) -> Result<(), Failure> {
-    let at = |error: io::Error| {
-        let exit = match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Exit::Permission,
-            _ => Exit::Internal,
-        };
-        Failure::new(exit, format!("{}: {error}", path.display()))
-            .remedy("nothing was changed there")
-    };
+    let at = |error: io::Error| at(path, &error).remedy("nothing was changed there");
     // A link stays one: the file behind it changes.
     let target = match before {
         Some(_) => fs::canonicalize(path).map_err(at)?,
         None => path.to_owned(),
     };
-    let folder = target.parent().unwrap_or(Path::new("/"));
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let mut new = NamedTempFile::new_in(folder).map_err(at)?;
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(at)?;
     new.write_all(after).map_err(at)?;
     match before {
         Some(_) => like(&target, new.as_file(), new.path()).map_err(at)?,
@@ -47,6 +39,13 @@ pub(super) fn replace(path: &Path, before: Option<&[u8]>, after: &[u8]) -> Resul
     done.map_err(|error| at(error.error))
 }
 
+/// What the system refused.
+pub(super) fn at(path: &Path, error: &io::Error) -> Failure {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let is_refused = matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem);
+    Failure::at(if is_refused { Exit::Permission } else { Exit::Internal }, path, error)
+}
+
 /// Whether the file holds these bytes, or is not there for none.
 pub(super) fn holds(path: &Path, expected: Option<&[u8]>) -> bool {
     match (fs::read(path), expected) {
@@ -58,11 +57,8 @@ pub(super) fn holds(path: &Path, expected: Option<&[u8]>) -> bool {
 
 /// What is said of a file that somebody else has changed.
 pub(super) fn changed(path: &Path) -> Failure {
-    Failure::new(
-        Exit::Changed,
-        format!("{} was changed by another program meanwhile", path.display()),
-    )
-    .remedy("nothing was written there: run ebb fix again")
+    let what = format!("{} was changed by another program meanwhile", path.display());
+    Failure::new(Exit::Changed, what).remedy("nothing was written there: run ebb fix again")
 }
 
 /// Gives a new file the mode, the owner and the attributes of another one.

@@ -85,19 +85,11 @@ impl Report {
         let verdicts = || processes.iter().map(|process| process.in_charge);
         let in_charge = if verdicts().any(|it| it == Some(false)) {
             Some(false)
-        } else if processes.is_empty() || verdicts().any(|it| it.is_none()) {
-            None
         } else {
-            Some(true)
+            (!processes.is_empty() && verdicts().all(|it| it.is_some())).then_some(true)
         };
-        Self {
-            format: FORMAT,
-            allocator: allocator.to_owned(),
-            library,
-            in_charge,
-            processes,
-            ended_unread,
-        }
+        let allocator = allocator.to_owned();
+        Self { format: FORMAT, allocator, library, in_charge, processes, ended_unread }
     }
 
     /// The lines to print.
@@ -112,38 +104,29 @@ impl Report {
     }
 
     fn text(&self) -> Vec<String> {
-        let name = match &self.library {
-            Some(library) => format!("{} ({library})", self.allocator),
-            None => format!("{} (no preload)", self.allocator),
-        };
+        let preloaded = self.library.as_deref().unwrap_or("no preload");
+        let name = format!("{} ({preloaded})", self.allocator);
         let count = self.processes.len();
         let all =
             if count == 1 { "the process".to_owned() } else { format!("all {count} processes") };
+        let not = self.processes.iter().filter(|process| process.in_charge == Some(false)).count();
         let mut lines = vec![match self.in_charge {
             Some(true) => format!("{name} is in charge of {all}"),
-            Some(false) => {
-                let not = self
-                    .processes
-                    .iter()
-                    .filter(|process| process.in_charge == Some(false))
-                    .count();
-                format!("{name} is NOT in charge of {not} of {count} processes")
-            }
+            Some(false) => format!("{name} is NOT in charge of {not} of {count} processes"),
             None if count == 0 => {
                 format!("it is not known whether {name} was in charge: the program ended too soon")
             }
             None => format!("it is not known whether {name} is in charge of {all}"),
         }];
         for process in &self.processes {
-            if let Some(why) = &process.why {
-                lines.push(format!("  process {} {}: {why}", process.pid, process.program));
-            }
+            let why = process.why.iter();
+            lines.extend(
+                why.map(|why| format!("  process {} {}: {why}", process.pid, process.program)),
+            );
         }
         if self.ended_unread > 0 && count > 0 {
-            lines.push(format!(
-                "  {} more ended before their memory map could be read",
-                self.ended_unread
-            ));
+            let more = self.ended_unread;
+            lines.push(format!("  {more} more ended before their memory map could be read"));
         }
         lines
     }

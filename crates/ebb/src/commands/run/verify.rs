@@ -45,7 +45,7 @@ pub(super) fn run(
     let mut seen = Observations::default();
     let begin = Instant::now();
     while begin.elapsed() < time {
-        let ended = has_ended(pid)?;
+        let ended = wait_for_end(pid, WaitPidFlag::WNOHANG)? != WaitStatus::StillAlive;
         seen.look(pid, &own_program);
         if ended {
             break;
@@ -59,9 +59,9 @@ pub(super) fn run(
     }
     drop(err);
 
-    wait_without_reaping(pid)?;
+    wait_for_end(pid, WaitPidFlag::empty())?;
     forwarder.stop();
-    end_like(reap(&mut child)?)
+    end_like(child.wait()?)
 }
 
 fn spawn(start: &Start) -> Result<Child, Failure> {
@@ -137,15 +137,7 @@ impl Observations {
     }
 }
 
-fn has_ended(pid: i32) -> Result<bool, Failure> {
-    Ok(wait_for_end(pid, WaitPidFlag::WNOHANG)? != WaitStatus::StillAlive)
-}
-
-fn wait_without_reaping(pid: i32) -> Result<(), Failure> {
-    wait_for_end(pid, WaitPidFlag::empty()).map(drop)
-}
-
-/// Its number stays its own until it is reaped, so that no signal can reach a stranger.
+/// Waits without reaping: its number stays its own until it is reaped, so that no signal can reach a stranger.
 fn wait_for_end(pid: i32, flags: WaitPidFlag) -> Result<WaitStatus, Failure> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | flags;
     loop {
@@ -155,10 +147,6 @@ fn wait_for_end(pid: i32, flags: WaitPidFlag) -> Result<WaitStatus, Failure> {
             Ok(status) => return Ok(status),
         }
     }
-}
-
-fn reap(child: &mut Child) -> Result<ExitStatus, Failure> {
-    Ok(child.wait()?)
 }
 
 /// Ends this process as the program ended: with its exit status, or by the same signal.

@@ -1,13 +1,10 @@
 //! Looks at a target again and again, for `ebb why --watch`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-
-use super::observe::Observer;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
+use crate::look::Observer;
+use crate::signals::Ending;
 use crate::terminal;
 use ebb_diagnosis::facts::growth::{Growth, Point};
 use ebb_process::look::Depth;
@@ -18,39 +15,6 @@ use ebb_statistics::slope::WINDOWS;
 /// More looks than this sharpen no slope.
 const MOST_LOOKS: u32 = 120;
 const STEP: Duration = Duration::from_millis(50);
-
-/// Whether somebody asked us to end (Ctrl-C, SIGTERM).
-#[derive(Clone, Debug)]
-pub struct Ending(Arc<AtomicBool>);
-
-impl Ending {
-    /// From now on the two signals are noted instead of ending the program.
-    pub fn listen() -> Result<Self, Failure> {
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // A second one does not wait for a look that takes long.
-            let code = i32::from(Exit::Interrupted.code());
-            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))?;
-            signal_hook::flag::register(signal, Arc::clone(&asked))?;
-        }
-        Ok(Self(asked))
-    }
-
-    /// Waits; `false` where it was cut short.
-    pub fn sleep_until(&self, end: Instant) -> bool {
-        loop {
-            // Relaxed: the flag alone is the message.
-            if self.0.load(Ordering::Relaxed) {
-                return false;
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(STEP));
-        }
-    }
-}
 
 /// Looks for that long, then concludes; earlier if asked to end or if the target does.
 pub fn watch(
@@ -90,12 +54,7 @@ pub fn watch(
             break;
         }
     }
-    let last = last.ok_or_else(|| {
-        Failure::new(
-            Exit::NotEnoughEvidence,
-            format!("{} ended before it was read", resolved.target.asked),
-        )
-    })?;
+    let last = last.ok_or_else(|| Failure::ended(&resolved.target.asked))?;
     Ok(ebb_diagnosis::growth::of(points, last))
 }
 

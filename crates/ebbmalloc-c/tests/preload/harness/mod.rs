@@ -4,7 +4,8 @@
 mod compile;
 pub mod library;
 mod run;
+pub mod server;
 
 pub use compile::{Flavour, program, program_with, shared_object};
 pub use library::{archive, is_foreign, library};
-pub use run::{Outcome, Run, Scratch, long, require};
+pub use run::{Outcome, Run, Running, Scratch, long, require, scaled};

@@ -12,11 +12,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{library, shared_object};
+use super::{Flavour, archive, library, program, shared_object};
 
 /// Whether the long counts are asked for.
 pub fn long() -> bool {
     env::var_os("EBB_LONG").is_some_and(|value| value == "1")
+}
+
+/// A count for a test, and the one of a long run.
+pub fn scaled(normal: &'static str, longer: &'static str) -> &'static str {
+    if long() { longer } else { normal }
 }
 
 /// Where PROGRAM is; a missing one fails the test with its Debian package.
@@ -84,6 +89,30 @@ impl Run {
         let mut run = Self::bare(program);
         run.preload.push(library().to_owned());
         run
+    }
+
+    /// A program of `tests/programs` and its arguments, separated by blanks, under the library under test.
+    pub fn program(command: &str) -> Self {
+        Self::case(Flavour::Plain, command).expect("a plain program needs nothing else")
+    }
+
+    /// The same in a flavour; a static program has the archive inside. `None`, and a skip in the list, where a package
+    /// is missing.
+    pub fn case(flavour: Flavour, command: &str) -> Option<Self> {
+        let is_static = matches!(flavour, Flavour::StaticGlibc | Flavour::StaticMusl);
+        let needs_musl = matches!(flavour, Flavour::Musl | Flavour::StaticMusl);
+        if needs_musl && !test_needs::installed(&["musl-tools"]) {
+            return None;
+        }
+        let mut words = command.split_whitespace();
+        let file = program(words.next().expect("a program"), flavour);
+        if is_static {
+            let names = Command::new("nm").arg(&file).output().expect("nm runs").stdout;
+            let holds_archive = String::from_utf8_lossy(&names).contains("ebbmalloc");
+            assert!(holds_archive, "{} lacks {}", file.display(), archive().display());
+        }
+        let run = if is_static { Self::bare(file) } else { Self::preloaded(file) };
+        Some(run.args(words))
     }
 
     /// A real program under the library under test and beside it the witness, so that

@@ -110,26 +110,9 @@ print("done")
 #[test]
 fn its_own_tests() {
     needs!("libpython3.11-testsuite");
-    const SHORT: &[&str] = &[
-        "test_dict",
-        "test_list",
-        "test_json",
-        "test_bytes",
-        "test_array",
-        "test_bz2",
-        "test_ctypes",
-        "test_mmap",
-        "test_zlib",
-    ];
-    const LONG: &[&str] = &[
-        "test_threading",
-        "test_gc",
-        "test_subprocess",
-        "test_sqlite3",
-        "test_pickle",
-        "test_unicode",
-        "test_faulthandler",
-    ];
+    const SHORT: &str = "test_dict test_list test_json test_bytes test_array test_bz2 test_ctypes test_mmap test_zlib \
+        test_thread";
+    const LONG: &str = "test_threading test_gc test_subprocess test_sqlite3 test_pickle test_unicode test_faulthandler";
     let python = [python(), PathBuf::from("/usr/bin/python3")]
         .into_iter()
         .find(|python| {
@@ -141,11 +124,7 @@ fn its_own_tests() {
         })
         .expect("CPython's test suite is not installed: apt-get install libpython3.11-testsuite");
     let scratch = Scratch::new();
-    let mut tests = SHORT.to_vec();
-    tests.push("test_thread");
-    if long() {
-        tests.extend(LONG);
-    }
+    let tests = if long() { format!("{SHORT} {LONG}") } else { SHORT.to_owned() };
     for python_malloc in ["pymalloc", "malloc"] {
         Run::witnessed(&python)
             .args(["-m", "test", "-q", "-W", "--tempdir"])
@@ -154,7 +133,7 @@ fn its_own_tests() {
             .through(["env", "--default-signal=INT"])
             // Asks that nothing has imported threading before; a path file of the installation may.
             .args(["-i", "test_import_from_another_thread"])
-            .args(&tests)
+            .args(tests.split(' '))
             .env("PYTHONMALLOC", python_malloc)
             .run()
             .succeeded()

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::pythons::{Python, pythons};
-use super::servers::{free_port, get, wait_until};
+use crate::harness::server::{free_port, get, wait_until};
 use crate::harness::{Flavour, Run, Scratch, program, program_with, require};
 use test_needs::needs;
 
@@ -117,6 +117,12 @@ fn vim() {
     assert_eq!(std::fs::read_to_string(out).expect("vim wrote it"), "0");
 }
 
+const APPLICATION: &str = "import sys
+def application(env, start):
+    start('200 OK', [])
+    return [str(sys.getallocatedblocks()).encode()]
+";
+
 /// Several times, so that more than one worker answers.
 fn answers_zero(port: u16) {
     wait_until("the server answers", || get(port, "/").is_some());
@@ -130,21 +136,10 @@ fn answers_zero(port: u16) {
 fn uwsgi() {
     needs!("uwsgi-plugin-python3");
     let scratch = Scratch::new();
-    let file = scratch.file(
-        "app.py",
-        "import sys\ndef application(env, start):\n    start('200 OK', [])\n    return [str(sys.getallocatedblocks()).encode()]\n",
-    );
+    let file = scratch.file("app.py", APPLICATION);
     let port = free_port();
     let server = Run::preloaded(require("uwsgi", "uwsgi-core"))
-        .args([
-            "--plugin",
-            "python3",
-            "--need-app",
-            "--master",
-            "--processes",
-            "2",
-            "--http-socket",
-        ])
+        .args("--plugin python3 --need-app --master --processes 2 --http-socket".split(' '))
         .arg(format!("127.0.0.1:{port}"))
         .arg("--wsgi-file")
         .arg(&file)
@@ -159,24 +154,17 @@ fn mod_wsgi() {
     needs!("apache2-bin", "libapache2-mod-wsgi-py3");
     let scratch = Scratch::new();
     let folder = scratch.path().display();
-    let file = scratch.file(
-        "app.wsgi",
-        "import sys\ndef application(env, start):\n    start('200 OK', [])\n    return [str(sys.getallocatedblocks()).encode()]\n",
-    );
+    let file = scratch.file("app.wsgi", APPLICATION);
     let port = free_port();
     let modules = "/usr/lib/apache2/modules";
-    let mut configuration =
-        format!("ServerRoot {folder}\nServerName localhost\nListen 127.0.0.1:{port}\n");
-    configuration +=
-        &format!("PidFile {folder}/pid\nErrorLog {folder}/errors\nDefaultRuntimeDir {folder}\n");
-    for (name, module) in
-        [("mpm_event", "mpm_event"), ("authz_core", "authz_core"), ("wsgi", "wsgi")]
-    {
-        configuration += &format!("LoadModule {name}_module {modules}/mod_{module}.so\n");
-    }
-    configuration += &format!(
-        "WSGIScriptAlias / {}\n<Directory {folder}>\nRequire all granted\n</Directory>\n",
-        file.display()
+    let file = file.display();
+    let configuration = format!(
+        "ServerRoot {folder}\nServerName localhost\nListen 127.0.0.1:{port}\n\
+         PidFile {folder}/pid\nErrorLog {folder}/errors\nDefaultRuntimeDir {folder}\n\
+         LoadModule mpm_event_module {modules}/mod_mpm_event.so\n\
+         LoadModule authz_core_module {modules}/mod_authz_core.so\n\
+         LoadModule wsgi_module {modules}/mod_wsgi.so\n\
+         WSGIScriptAlias / {file}\n<Directory {folder}>\nRequire all granted\n</Directory>\n"
     );
     let configuration = scratch.file("httpd.conf", &configuration);
     let server = Run::preloaded(require("apache2", "apache2-bin"))

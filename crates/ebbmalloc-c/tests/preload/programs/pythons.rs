@@ -87,6 +87,31 @@ fn small_objects_come_from_malloc() {
 }
 
 #[test]
+fn objects_begin_with_a_cache_line_and_aligned_blocks_stay_aligned() {
+    for python in with_the_lock() {
+        python.passes(
+            r#"
+import ctypes
+# 16 bytes for the collector and 40 for the list: slots of 64 bytes.
+lists = [[] for _ in range(20_000)]
+assert sum(id(it) % 64 == 0 for it in lists) > 18_000, {id(it) % 64 for it in lists}
+libc = ctypes.CDLL(None)
+libc.aligned_alloc.restype = ctypes.c_void_p
+libc.aligned_alloc.argtypes = [ctypes.c_size_t] * 2
+libc.free.argtypes = [ctypes.c_void_p]
+for size in range(1, 2000, 7):
+    for align in (32, 64, 128, 256, 4096):
+        blocks = [libc.aligned_alloc(align, size) for _ in range(3)]
+        assert not any(block % align for block in blocks), (size, align, blocks)
+        for block in blocks:
+            libc.free(block)
+print("ok")
+"#,
+        );
+    }
+}
+
+#[test]
 fn what_the_user_chose_wins() {
     for python in with_the_lock() {
         let path = python.path.display();

@@ -1,42 +1,13 @@
 //! Servers: redis under its own benchmark, with background saves, and gunicorn with preforked
 //! workers that a client asks for bursts of work; haproxy that reloads its configuration.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
+use crate::harness::server::{children_of, free_port, get, wait_until};
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
-}
-
-/// Polls until READY says so.
-#[track_caller]
-pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !ready() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn children_of(process: u32) -> Vec<u32> {
-    fs::read_to_string(format!("/proc/{process}/task/{process}/children"))
-        .unwrap_or_default()
-        .split_whitespace()
-        .filter_map(|child| child.parse().ok())
-        .collect()
-}
 
 #[test]
 fn redis_under_its_benchmark() {
@@ -53,29 +24,18 @@ fn redis_under_its_benchmark() {
     };
     wait_until("redis answers", || client(&["ping"]).stdout == "PONG\n");
     assert!(server.maps_library(server.id()), "the preload is not mapped");
-    let benchmark = |arguments: &[&str]| {
+    let benchmark = |arguments: &str| {
         Run::witnessed(require("redis-benchmark", "redis-tools"))
             .args(["-p", &port, "-q", "-c", "20"])
-            .args(arguments)
+            .args(arguments.split(' '))
             .run()
             .succeeded()
             .in_charge_of("redis-benchmark");
     };
-    benchmark(&[
-        "-n",
-        "20000",
-        "-d",
-        "700",
-        "-r",
-        "20000",
-        "-P",
-        "8",
-        "-t",
-        "set,get,lpush,lrange_100,sadd,hset,zadd,mset",
-    ]);
+    benchmark("-n 20000 -d 700 -r 20000 -P 8 -t set,get,lpush,lrange_100,sadd,hset,zadd,mset");
     // A fork that reads the whole heap while the parent goes on.
     assert_eq!(client(&["bgsave"]).stdout, "Background saving started\n");
-    benchmark(&["-n", "20000", "-d", "3000", "-r", "2000", "-P", "8", "-t", "set,get"]);
+    benchmark("-n 20000 -d 3000 -r 2000 -P 8 -t set,get");
     wait_until("the background save ends", || {
         client(&["info", "persistence"]).stdout.contains("rdb_bgsave_in_progress:0")
     });
@@ -83,15 +43,6 @@ fn redis_under_its_benchmark() {
     assert!(persistence.contains("rdb_last_bgsave_status:ok"), "{persistence}");
     assert_eq!(client(&["flushall"]).stdout, "OK\n");
     assert_eq!(client(&["dbsize"]).stdout, "0\n");
-}
-
-pub fn get(port: u16, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time limit");
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
 const APPLICATION: &str = r#"

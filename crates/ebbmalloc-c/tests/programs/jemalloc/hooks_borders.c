@@ -1,5 +1,5 @@
-/* Extent hooks that keep books: what alloc gave is cut and joined as split and merge say, without a gap, and
- * every other hook names what is in the books. */
+/* Extent hooks that keep books: what alloc gave is cut and joined as split and merge say, without a gap, and every
+ * other hook names what is in the books. */
 #include "control.h"
 
 #define POOL (1024 * MIB)
@@ -33,8 +33,7 @@ static bool is_whole(void *start, size_t size) {
 /* Within one extent, which must be known. */
 static bool is_within(char *start, size_t size) {
     for (int i = 0; i < count; i++)
-        if (extents[i].start <= start && start + size <= extents[i].start + extents[i].size)
-            return true;
+        if (extents[i].start <= start && start + size <= extents[i].start + extents[i].size) return true;
     return false;
 }
 
@@ -45,8 +44,8 @@ static void add(char *start, size_t size) {
 
 static void take(int i) { extents[i] = extents[--count]; }
 
-static void *hook_alloc(extent_hooks_t *hooks, void *address, size_t size, size_t alignment,
-                        bool *zero, bool *commit, unsigned arena) {
+static void *hook_alloc(extent_hooks_t *hooks, void *address, size_t size, size_t alignment, bool *zero, bool *commit,
+                        unsigned arena) {
     (void)hooks, (void)arena;
     if (address != NULL) return NULL;
     uintptr_t start = ((uintptr_t)pool_next + alignment - 1) & ~(alignment - 1);
@@ -57,8 +56,7 @@ static void *hook_alloc(extent_hooks_t *hooks, void *address, size_t size, size_
     return (void *)start;
 }
 
-static bool hook_dalloc(extent_hooks_t *hooks, void *address, size_t size, bool committed,
-                        unsigned arena) {
+static bool hook_dalloc(extent_hooks_t *hooks, void *address, size_t size, bool committed, unsigned arena) {
     (void)hooks, (void)committed, (void)arena;
     CHECK(is_whole(address, size));
     CHECK(madvise(address, size, MADV_DONTNEED) == 0);
@@ -66,34 +64,33 @@ static bool hook_dalloc(extent_hooks_t *hooks, void *address, size_t size, bool 
     return false;
 }
 
-static void hook_destroy(extent_hooks_t *hooks, void *address, size_t size, bool committed,
-                         unsigned arena) {
+static void hook_destroy(extent_hooks_t *hooks, void *address, size_t size, bool committed, unsigned arena) {
     hook_dalloc(hooks, address, size, committed, arena);
 }
 
-static bool hook_commit(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
-                        size_t length, unsigned arena) {
+static bool hook_commit(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
+                        unsigned arena) {
     (void)hooks, (void)size, (void)arena;
     CHECK(is_within((char *)address + offset, length));
     return false;
 }
 
-static bool hook_decommit(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
-                          size_t length, unsigned arena) {
+static bool hook_decommit(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
+                          unsigned arena) {
     (void)hooks, (void)size, (void)arena;
     CHECK(is_within((char *)address + offset, length));
     return true;
 }
 
-static bool hook_purge(extent_hooks_t *hooks, void *address, size_t size, size_t offset,
-                       size_t length, unsigned arena) {
+static bool hook_purge(extent_hooks_t *hooks, void *address, size_t size, size_t offset, size_t length,
+                       unsigned arena) {
     (void)hooks, (void)size, (void)arena;
     CHECK(is_within((char *)address + offset, length));
     return madvise((char *)address + offset, length, MADV_DONTNEED) != 0;
 }
 
-static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t first,
-                       size_t second, bool committed, unsigned arena) {
+static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t first, size_t second, bool committed,
+                       unsigned arena) {
     (void)hooks, (void)committed, (void)arena;
     CHECK(first > 0 && second > 0 && first + second == size && is_whole(address, size));
     if (!cuts) {
@@ -106,8 +103,8 @@ static bool hook_split(extent_hooks_t *hooks, void *address, size_t size, size_t
     return false;
 }
 
-static bool hook_merge(extent_hooks_t *hooks, void *first, size_t first_size, void *second,
-                       size_t second_size, bool committed, unsigned arena) {
+static bool hook_merge(extent_hooks_t *hooks, void *first, size_t first_size, void *second, size_t second_size,
+                       bool committed, unsigned arena) {
     (void)hooks, (void)committed, (void)arena;
     CHECK((char *)first + first_size == second);
     CHECK(is_whole(first, first_size) && is_whole(second, second_size));
@@ -121,8 +118,8 @@ static bool hook_merge(extent_hooks_t *hooks, void *first, size_t first_size, vo
     return false;
 }
 
-static extent_hooks_t hooks = {hook_alloc,  hook_dalloc, hook_destroy, hook_commit, hook_decommit,
-                               hook_purge,  hook_purge,  hook_split,   hook_merge};
+static extent_hooks_t hooks = {hook_alloc, hook_dalloc, hook_destroy, hook_commit, hook_decommit,
+                               hook_purge, hook_purge,  hook_split,   hook_merge};
 
 /* Extents tile what alloc has given: none overlaps another. */
 static void check_books(void) {
@@ -170,10 +167,8 @@ static unsigned arena_with_hooks(void) {
     return arena;
 }
 
-int main(void) {
-    require_preload();
-    pool = pool_next =
-        mmap(NULL, POOL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static void books(void) {
+    pool = pool_next = mmap(NULL, POOL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(pool != MAP_FAILED);
 
     unsigned arena = arena_with_hooks();
@@ -196,8 +191,7 @@ int main(void) {
     /* Where a split refuses, a block neither shrinks nor grows into what is free behind it. */
     arena = arena_with_hooks();
     int flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE;
-    void *block = mallocx(8 * MIB, flags);
-    CHECK(block != NULL);
+    void *block = MUST(mallocx(8 * MIB, flags));
     cuts = false;
     CHECK(xallocx(block, MIB, 0, flags) >= 8 * MIB && refused_splits > 0);
     cuts = true;
@@ -206,5 +200,6 @@ int main(void) {
     refused_splits = 0;
     CHECK(xallocx(block, 3 * MIB, 0, flags) < 2 * MIB && refused_splits > 0);
     cuts = true;
-    return passed();
 }
+
+CASES(CASE(books))

@@ -42,7 +42,7 @@ impl Extents {
                 unsafe {
                     let len = (*head).len;
                     assert!(len > 0 && index + len as usize <= region.top);
-                    assert_eq!((*head).base, region.base + index * GRANULE);
+                    assert_eq!((*head).base & !(GRANULE - 1), region.base + index * GRANULE);
                     assert_eq!((*head).head, head, "{:?}", (*head).kind);
                     let last = head.wrapping_add(len as usize - 1);
                     assert_eq!((*last).head, head);

@@ -345,8 +345,7 @@ fn descriptors_inside_a_long_clean_extent_go_however_it_came_together() {
     assert_eq!(tick(&heap), []);
     let again = allocate(&heap, None, 100 * GRANULE);
     validate(&heap);
-    // SAFETY: just allocated.
-    unsafe { free(&heap, None, again) };
+    free(&heap, None, again);
     validate(&heap);
 }
 

@@ -1,7 +1,7 @@
 //! Explicit arenas and caches over the fake kernel: where blocks lie, what a reset and an end leave
 //! behind, what decay times do. What other tests use of it is `pub(super)`.
 
-use super::{Thread, validate, with_access};
+use super::{Thread, become_child, usable, validate, with_access};
 use crate::cache::explicit::ExplicitArena;
 use crate::heap::explicit_life::Moved;
 use crate::heap::{Access, Heap};
@@ -31,17 +31,15 @@ pub(super) fn allocate_in(
     block
 }
 
-/// # Safety
-/// The block is live.
-pub(super) unsafe fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
-    // SAFETY: the block is live (fn contract).
+/// Past the cache. The tests free each block once.
+pub(super) fn free(heap: &Heap<Fake>, thread: Thread, block: *mut u8) {
+    // SAFETY: the block is live: the tests free each block once.
     with_access(thread, |access| unsafe { heap.free(access, block) });
 }
 
-/// # Safety
-/// Nobody uses a block of the arena any more.
-pub(super) unsafe fn end(heap: &Heap<Fake>, thread: Thread, arena: &ExplicitArena) -> bool {
-    // SAFETY: nobody uses a block of the arena (fn contract).
+/// The tests use no block of an arena that they end.
+pub(super) fn end(heap: &Heap<Fake>, thread: Thread, arena: &ExplicitArena) -> bool {
+    // SAFETY: no block of the arena is used: the tests end an arena after its blocks.
     with_access(thread, |access| unsafe { heap.end_arena(access, arena) })
 }
 
@@ -69,8 +67,7 @@ fn blocks_lie_in_their_arena_and_come_back_from_anywhere() {
         for &arena in &arenas {
             let block = allocate_in(&heap, thread, arena, size);
             assert_eq!(heap.arena_of(block as usize + size - 1), Some(heap.index_of(arena)));
-            // SAFETY: live.
-            assert!(unsafe { heap.usable_size(block) } >= size);
+            assert!(usable(&heap, block) >= size);
             blocks.push(block);
         }
         let own = super::allocate(&heap, thread, size);
@@ -81,8 +78,7 @@ fn blocks_lie_in_their_arena_and_come_back_from_anywhere() {
     validate(&heap);
     for (turn, block) in blocks.into_iter().enumerate() {
         let thread = if turn % 2 == 0 { thread } else { None };
-        // SAFETY: live until here.
-        unsafe { free(&heap, thread, block) };
+        free(&heap, thread, block);
     }
     heap.trim(None);
     for arena in arenas {
@@ -100,8 +96,7 @@ fn what_an_arena_has_free_is_given_up_where_something_is_scarce() {
         let arena = heap.create_arena(null_mut(), 1000).unwrap();
         let sizes = [100, 700 << 10, 32 << 20];
         let blocks = sizes.map(|size| allocate_in(&heap, thread, arena, size));
-        // SAFETY: live until here.
-        unsafe { free(&heap, thread, blocks[2]) };
+        free(&heap, thread, blocks[2]);
         heap.trim(None);
         let before = heap.os.record().committed_bytes;
         heap.os.set_scarce(scarce);
@@ -117,14 +112,11 @@ fn what_an_arena_has_free_is_given_up_where_something_is_scarce() {
         assert_eq!(heap.arena_of(again as usize), Some(heap.index_of(arena)));
         assert!(heap.os.record().committed_bytes > before - given + (19 << 20));
         validate_arena(&heap, arena);
-        // SAFETY: live until here.
-        unsafe {
-            free(&heap, thread, again);
-            free(&heap, thread, blocks[0]);
-            heap.trim(None);
-            // The end does not touch what is not the arena's any more.
-            assert!(end(&heap, thread, arena));
-        }
+        free(&heap, thread, again);
+        free(&heap, thread, blocks[0]);
+        heap.trim(None);
+        // The end does not touch what is not the arena's any more.
+        assert!(end(&heap, thread, arena));
     }
 }
 
@@ -135,12 +127,10 @@ fn a_thread_keeps_no_slot_of_an_arena_that_it_is_not_on() {
     let arena = heap.create_arena(null_mut(), 1000).unwrap();
     for size in [1, 100, 5000] {
         let foreign = allocate_in(&heap, thread, arena, size);
-        // SAFETY: live until here.
-        unsafe { super::free(&heap, thread, foreign) };
+        super::free(&heap, thread, foreign);
         let own = super::allocate(&heap, thread, size);
         assert!(heap.arena_of(own as usize).unwrap() < 2);
-        // SAFETY: live until here.
-        unsafe { super::free(&heap, thread, own) };
+        super::free(&heap, thread, own);
     }
 }
 
@@ -156,18 +146,12 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     let blocks: Vec<_> =
         SIZES.iter().cycle().take(300).map(|&size| super::allocate(&heap, thread, size)).collect();
     assert!(blocks.iter().all(|&block| heap.arena_of(block as usize) == Some(index)));
-    for block in blocks {
-        // SAFETY: live until here.
-        unsafe { super::free(&heap, thread, block) };
-    }
-    // SAFETY: live until here.
-    unsafe { super::free(&heap, thread, before) };
-    // SAFETY: no block of it is left.
-    assert!(!unsafe { end(&heap, thread, arena) }, "a thread is on it");
+    super::free_all(&heap, thread, &blocks);
+    super::free(&heap, thread, before);
+    assert!(!end(&heap, thread, arena), "a thread is on it");
     moves(&heap, thread, 1);
     assert_eq!(with_access(thread, |access| heap.move_cache(access, 77)), Moved::NoArena);
-    // SAFETY: no block of it is left.
-    assert!(unsafe { end(&heap, thread, arena) });
+    assert!(end(&heap, thread, arena));
     assert!(heap.explicit_arena(index).is_none());
     let next = super::allocate(&heap, thread, 100);
     assert_eq!(heap.arena_of(next as usize), Some(1));
@@ -196,17 +180,11 @@ fn a_reset_takes_everything_and_an_end_gives_the_address_space_back() {
             // SAFETY: the blocks are forgotten.
             with_access(thread, |access| unsafe { heap.reset_arena(access, arena) });
             assert_eq!(validate_arena(&heap, arena), 0);
-            assert_eq!(
-                heap.statistics(None, true).live,
-                // SAFETY: live.
-                unsafe { heap.usable_size(kept) }
-            );
+            assert_eq!(heap.statistics(None, true).live, usable(&heap, kept));
         }
         moves(&heap, thread, 0);
-        // SAFETY: no block is left.
-        assert!(unsafe { end(&heap, thread, arena) });
-        // SAFETY: no block of it is left.
-        assert!(!unsafe { end(&heap, thread, arena) }, "it has ended");
+        assert!(end(&heap, thread, arena));
+        assert!(!end(&heap, thread, arena), "it has ended");
         assert_eq!(heap.os.record().reserved_bytes, reserved, "round {round}");
         // But for nodes of the map of owners, where the kernel chose other addresses.
         let more = heap.metadata.bytes(&heap.os).0 - metadata;
@@ -231,13 +209,11 @@ fn thousands_of_arenas_find_their_blocks() {
     let blocks: Vec<_> = some().map(|arena| allocate_in(&heap, None, arena, 64)).collect();
     for (&arena, block) in some().zip(blocks) {
         assert_eq!(heap.arena_of(block as usize), Some(heap.index_of(arena)));
-        // SAFETY: live until here.
-        unsafe { free(&heap, None, block) };
+        free(&heap, None, block);
     }
     let last = arenas[17 * 200];
     let index = heap.index_of(last);
-    // SAFETY: no block is left.
-    assert!(unsafe { end(&heap, None, last) });
+    assert!(end(&heap, None, last));
     let again = heap.create_arena(null_mut(), 0).unwrap();
     assert_eq!(heap.index_of(again), index);
 }
@@ -250,8 +226,7 @@ fn decay_times_are_kept_per_arena() {
     let fill_and_free = |arena| {
         let blocks = [20_000, 1 << 20].map(|size| allocate_in(&heap, None, arena, size));
         for block in blocks {
-            // SAFETY: live until here.
-            unsafe { free(&heap, None, block) };
+            free(&heap, None, block);
         }
     };
     let dirty = |arena: &ExplicitArena| arena.arena.lock(&heap.os).dirty_granules;
@@ -330,17 +305,14 @@ fn a_child_keeps_arenas_and_explicit_caches() {
     let cache = with_access(own, |access| heap.create_cache(access)).unwrap();
     assert_eq!(arena.threads(), 2);
     assert!(heap.freeze(1, None));
-    // SAFETY: the test is the child's only thread.
-    unsafe { heap.take_over(own.map(|cache| &*cache.as_ptr())) };
+    become_child(&heap, own);
     assert_eq!(arena.threads(), 1, "the other thread is not there");
     assert!(heap.flush_cache(cache));
-    // SAFETY: live until here.
-    unsafe { super::free(&heap, own, block) };
+    super::free(&heap, own, block);
     validate_arena(&heap, arena);
     let block = super::allocate(&heap, own, 200);
     assert_eq!(heap.arena_of(block as usize), Some(index));
-    // SAFETY: live until here.
-    unsafe { super::free(&heap, own, block) };
+    super::free(&heap, own, block);
 }
 
 #[test]
@@ -362,7 +334,6 @@ fn without_memory_there_is_null_and_nothing_is_lost() {
     }
     for size in SIZES {
         let block = allocate_in(&heap, thread, arena, size);
-        // SAFETY: live until here.
-        unsafe { free(&heap, thread, block) };
+        free(&heap, thread, block);
     }
 }

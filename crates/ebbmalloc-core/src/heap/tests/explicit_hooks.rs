@@ -174,14 +174,12 @@ fn hooks_give_the_address_space_and_get_it_back() {
         let asked: Vec<_> = hooked.calls.lock().unwrap().clone();
         assert!(asked.len() >= 2 && asked.iter().all(|call| call.0 == "alloc" && call.3 == index));
         for block in blocks {
-            // SAFETY: live until here.
-            unsafe { free(&heap, thread, block) };
+            free(&heap, thread, block);
         }
         if stays {
             hooked.refuse.lock().unwrap().push("dalloc");
         }
-        // SAFETY: no block is left.
-        assert!(unsafe { end(&heap, thread, arena) });
+        assert!(end(&heap, thread, arena));
         let gone = if stays { "destroy" } else { "dalloc" };
         for call in asked {
             let found = hooked.calls.lock().unwrap().iter().any(|other| {
@@ -226,8 +224,7 @@ fn hooks_purge_in_the_order_of_what_goes() {
         let hooks = &raw mut hooked.hooks;
         let arena = heap.create_arena(hooks, 1000).unwrap();
         let block = allocate_in(&heap, None, arena, 1 << 20);
-        // SAFETY: live until here.
-        unsafe { free(&heap, None, block) };
+        free(&heap, None, block);
         for _ in 0..4 {
             heap.tick(None);
         }
@@ -246,15 +243,11 @@ fn hooks_purge_in_the_order_of_what_goes() {
             // SAFETY: the block is ours.
             assert_eq!(unsafe { *again }, 0);
         }
-        // SAFETY: live until here.
-        unsafe {
-            free(&heap, None, again);
-            free(&heap, None, block);
-        }
+        free(&heap, None, again);
+        free(&heap, None, block);
         validate_arena(&heap, arena);
         heap.trim(None);
-        // SAFETY: no block is left.
-        assert!(unsafe { end(&heap, None, arena) });
+        assert!(end(&heap, None, arena));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::explicit::{end, free, heap, moves, validate_arena};
 use super::explicit_hooks::Hooked;
-use super::{validate, with_access};
+use super::{become_child, validate, with_access};
 use crate::heap::Access;
 use crate::size::{GRANULE, SMALL_MAX};
 use core::ptr::null_mut;
@@ -144,8 +144,7 @@ fn check(steps: &[Step]) {
                     continue;
                 }
                 shadow.retain(|_, block| block.0 != arena);
-                // SAFETY: its blocks are forgotten.
-                assert!(unsafe { end(&heap, thread, old) });
+                assert!(end(&heap, thread, old));
                 arenas[arena - 1] = make(arena);
             }
             Step::Move { to } => {
@@ -161,8 +160,7 @@ fn check(steps: &[Step]) {
             Step::Fork { child } => {
                 assert!(heap.freeze(1, None));
                 if child {
-                    // SAFETY: the test is the child's only thread.
-                    unsafe { heap.take_over(thread.map(|cache| &*cache.as_ptr())) };
+                    become_child(&heap, thread);
                 } else {
                     assert!(heap.thaw(1));
                 }

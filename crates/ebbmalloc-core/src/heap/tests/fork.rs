@@ -23,13 +23,11 @@ fn forked() -> (Box<Heap<Fake>>, Vec<*mut u8>) {
     let mut blocks: Vec<_> = (0..slots).map(|_| allocate(&heap, None, SIZE)).collect();
     blocks.sort();
     for &block in blocks.iter().skip(1).step_by(2) {
-        // SAFETY: live, and freed once.
-        unsafe { free(&heap, None, block) };
+        free(&heap, None, block);
     }
     let live = blocks.into_iter().step_by(2).collect();
     assert!(heap.freeze(THREAD, None));
-    // SAFETY: the test is the child's only thread.
-    unsafe { heap.take_over(None) };
+    become_child(&heap, None);
     validate(&heap);
     (heap, live)
 }
@@ -43,14 +41,12 @@ fn a_child_takes_slots_of_slabs_of_its_own() {
     let (heap, live) = forked();
     let own: Vec<_> = (0..5).map(|_| allocate(&heap, None, SIZE)).collect();
     assert!(own.iter().all(|&block| slab(block) != slab(live[0])));
-    // SAFETY: live, and freed once.
-    unsafe { free(&heap, None, live[3]) };
+    free(&heap, None, live[3]);
     assert_ne!(slab(allocate(&heap, None, SIZE)), slab(live[0]));
     assert_eq!(validate(&heap), 2);
     for (index, &block) in live.iter().enumerate() {
         if index != 3 {
-            // SAFETY: live, and freed once.
-            unsafe { free(&heap, None, block) };
+            free(&heap, None, block);
         }
     }
     assert_eq!(validate(&heap), 1, "the parent's slab is whole and gone");
@@ -264,8 +260,7 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
     let copied = Copied::new();
     let end = copied.end();
     copied.tear();
-    // SAFETY: the test is the child's only thread, and inside no operation.
-    unsafe { copied.heap.take_over(own_cache(copied.thread)) };
+    become_child(&copied.heap, copied.thread);
     let first = allocate(&copied.heap, copied.thread, SIZE);
     assert!(first as usize >= end);
     let copied = copied.go_on();
@@ -274,13 +269,11 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
     // A child of the child, forked with handlers: the torn slabs stay what they are, the others are inherited.
     let kept = allocate(heap, copied.thread, SIZE);
     assert!(heap.freeze(THREAD, own_cache(copied.thread)));
-    // SAFETY: the test is the child's only thread.
-    unsafe { heap.take_over(own_cache(copied.thread)) };
+    become_child(heap, copied.thread);
     free_all(heap, copied.thread, &[kept]);
     validate(heap);
     // Its arena can be ended: what was torn of it goes with its addresses.
-    // SAFETY: no block of it is used any more.
-    assert!(unsafe { super::explicit::end(heap, copied.thread, copied.arena()) });
+    assert!(super::explicit::end(heap, copied.thread, copied.arena()));
     // The thread ends: its cache lies in metadata of before.
     // SAFETY: the cache is not used again.
     unsafe { heap.detach(copied.thread.expect("attached by new")) };
@@ -293,8 +286,7 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
 fn a_copy_at_rest_is_used_as_it_is() {
     let copied = Copied::new();
     let end = copied.end();
-    // SAFETY: the test's process has no other thread at work on this heap.
-    unsafe { copied.heap.take_over(own_cache(copied.thread)) };
+    become_child(&copied.heap, copied.thread);
     for size in SIZES {
         let block = allocate(&copied.heap, copied.thread, size);
         assert!((block as usize) < end, "{size} bytes");
@@ -345,8 +337,7 @@ fn a_cache_whose_owner_was_inside_is_lost_and_the_rest_is_whole() {
     let inside = own_cache(other).expect("memory");
     assert_eq!(inside.enter(), Entered::Mine);
     assert_eq!(heap.parts.caches.count(&heap.os), 2);
-    // SAFETY: the test is the child's only thread, and inside no operation.
-    unsafe { heap.take_over(own_cache(copied.thread)) };
+    become_child(heap, copied.thread);
     assert_eq!(heap.parts.caches.count(&heap.os), 1);
     let block = allocate(heap, copied.thread, SIZE);
     assert!((block as usize) < end);

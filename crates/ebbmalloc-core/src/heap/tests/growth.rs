@@ -33,8 +33,7 @@ fn expect_filled(block: *mut u8, bytes: usize) {
 fn moved_pages_leave_a_clean_extent_but_for_the_tail() {
     let heap = heap();
     let old = allocate(&heap, None, 40 * GRANULE);
-    // SAFETY: just allocated.
-    unsafe { free(&heap, None, old) };
+    free(&heap, None, old);
     // In the dirty extent, with a tail; what is left of it is taken.
     let bytes = 10 * GRANULE + PAGE;
     let block = allocate(&heap, None, bytes);
@@ -58,15 +57,13 @@ fn a_short_block_moves_to_pages_that_are_there() {
     let between = allocate(&heap, None, GRANULE);
     let block = allocate(&heap, None, 2 * GRANULE);
     let behind = allocate(&heap, None, GRANULE);
-    // SAFETY: just allocated.
-    unsafe { free(&heap, None, idle) };
+    free(&heap, None, idle);
     fill(block, 2 * GRANULE);
     let grown = grow(&heap, block, 3 * GRANULE);
     assert_eq!(grown, idle);
     expect_filled(grown, 2 * GRANULE);
     for block in [between, behind, grown] {
-        // SAFETY: each is live.
-        unsafe { free(&heap, None, block) };
+        free(&heap, None, block);
     }
     validate(&heap);
 }

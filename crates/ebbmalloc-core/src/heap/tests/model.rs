@@ -14,6 +14,7 @@ const VALIDATE_EVERY: usize = 16;
 /// The largest size that the program asks for.
 const SIZE_MAX: usize = 4 << 20;
 
+/// What a program does; `Nested` is what a signal handler does.
 #[derive(Clone, Debug)]
 enum Step {
     Allocate {
@@ -38,7 +39,6 @@ enum Step {
         which: usize,
         size: usize,
     },
-    /// What a signal handler does.
     Nested {
         size: usize,
         which: usize,
@@ -58,6 +58,8 @@ enum Step {
     Lock {
         which: usize,
     },
+    /// The program turns out to be a CPython.
+    Lead,
 }
 
 fn size() -> impl Strategy<Value = usize> {
@@ -89,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => thread.prop_map(|thread| Step::Detach { thread }),
         3 => (call, 1usize..4).prop_map(|(call, count)| Step::Refuse { call, count }),
         1 => which.prop_map(|which| Step::Lock { which }),
+        1 => Just(Step::Lead),
     ]
 }
 
@@ -112,9 +115,8 @@ struct World {
 
 impl World {
     fn new(page_bytes: usize) -> Self {
-        let heap = Box::new(Heap::new(Fake::new(page_bytes)));
         Self {
-            heap,
+            heap: Box::new(Heap::new(Fake::new(page_bytes))),
             threads: Vec::new(),
             shadow: BTreeMap::new(),
             steps: 0,
@@ -160,13 +162,9 @@ impl World {
 
     fn check_contents(start: usize, seed: usize, usable: usize, until: usize) {
         for at in Self::places(usable).filter(|&at| at < until) {
-            // SAFETY: the bytes are in a live block.
-            assert_eq!(
-                // SAFETY: `at` lies inside a live block.
-                unsafe { (start as *const u8).add(at).read() },
-                (seed + at) as u8,
-                "byte {at} of {until}"
-            );
+            // SAFETY: `at` lies inside a live block.
+            let byte = unsafe { (start as *const u8).add(at).read() };
+            assert_eq!(byte, (seed + at) as u8, "byte {at} of {until}");
         }
     }
 
@@ -213,8 +211,7 @@ impl World {
             Step::Free { thread, which } => {
                 if let Some(start) = self.pick(which) {
                     self.forget(start);
-                    // SAFETY: the block was live until here.
-                    unsafe { free(heap, self.thread(thread), start as *mut u8) };
+                    free(heap, self.thread(thread), start as *mut u8);
                 }
             }
             Step::Reallocate { thread, which, size } => {
@@ -279,6 +276,7 @@ impl World {
                     self.locked = true;
                 }
             }
+            Step::Lead => heap.lead_slabs(),
         }
         self.steps += 1;
         if self.steps.is_multiple_of(VALIDATE_EVERY) {
@@ -294,11 +292,7 @@ impl World {
         for (&start, block) in &self.shadow {
             Self::check_contents(start, block.seed, block.usable, block.usable);
             // SAFETY: the block is live.
-            assert_eq!(
-                // SAFETY: the block is live.
-                unsafe { self.heap.usable_size(start as *const u8) },
-                block.usable
-            );
+            assert_eq!(unsafe { self.heap.usable_size(start as *const u8) }, block.usable);
         }
         let statistics = self.heap.statistics(None, true);
         let held: usize = self.shadow.values().map(|block| block.usable).sum();
@@ -320,8 +314,7 @@ impl World {
         self.validate();
         while let Some(start) = self.pick(0) {
             self.forget(start);
-            // SAFETY: the block was live until here.
-            unsafe { free(&self.heap, self.thread(0), start as *mut u8) };
+            free(&self.heap, self.thread(0), start as *mut u8);
         }
         for cache in core::mem::take(&mut self.threads) {
             // SAFETY: forgotten here.

@@ -47,14 +47,12 @@ fn memory_that_is_taken_again_after_it_went_back_is_growth() {
     let heap = heap();
     let block = allocate_mib(&heap, 8);
     assert!(heap.take_growth_step());
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, block) };
+    free(&heap, None, block);
     // From a dirty extent: the pages are resident.
     let again = allocate_mib(&heap, 8);
     assert_eq!(again, block);
     assert!(!heap.take_growth_step());
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, again) };
+    free(&heap, None, again);
     assert!(heap.trim(None));
     allocate_mib(&heap, 8);
     assert!(heap.take_growth_step());
@@ -68,8 +66,7 @@ fn pages_of_slabs_that_are_taken_again_are_growth() {
     // One slot in each slab stays, so that the slabs do.
     let gone: Vec<_> =
         slots.iter().copied().filter(|slot| !(*slot as usize).is_multiple_of(GRANULE)).collect();
-    // SAFETY: the slots are live.
-    gone.iter().for_each(|&slot| unsafe { free(&heap, None, slot) });
+    free_all(&heap, None, &gone);
     heap.trim(None);
     let fresh = heap.arena.fresh_bytes();
     gone.iter().for_each(|_| {
@@ -108,8 +105,7 @@ fn near_the_limit_everything_idle_goes_at_once() {
     left(&heap, 256, 200);
     let block = allocate_mib(&heap, 40);
     assert!(!after(&heap));
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, block) };
+    free(&heap, None, block);
     left(&heap, 256, 10);
     allocate_mib(&heap, 60);
     assert!(after(&heap));
@@ -126,8 +122,7 @@ fn what_is_handed_out_counts_before_it_is_touched() {
     left(&heap, 1024, 500);
     let idle = allocate_mib(&heap, 100);
     assert!(!after(&heap));
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, idle) };
+    free(&heap, None, idle);
     // The kernel has not seen a page of it yet.
     allocate_mib(&heap, 480);
     assert!(after(&heap));
@@ -139,12 +134,10 @@ fn near_the_limit_ticks_give_no_time_and_with_room_they_do_again() {
     left(&heap, 256, 4);
     let [one, two] = [allocate_mib(&heap, 8), allocate_mib(&heap, 8)];
     assert!(!after(&heap), "nothing is idle");
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, one) };
+    free(&heap, None, one);
     assert!(heap.tick(None).returned_bytes >= 8 * MIB);
     left(&heap, 256, 200);
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, two) };
+    free(&heap, None, two);
     // The purger looks again before its tick.
     heap.refresh_pressure();
     assert!(!heap.is_near_limit());
@@ -163,8 +156,7 @@ fn passes_near_the_limit_are_made_for_a_reason() {
     assert!(grow(), "the first");
     assert!(!grow(), "nothing was freed since");
     let block = allocate_mib(&heap, 2);
-    // SAFETY: the block is live.
-    unsafe { free(&heap, None, block) };
+    free(&heap, None, block);
     assert!(grow());
     heap.trim(None);
     assert!(!grow());
@@ -178,11 +170,8 @@ fn a_failed_mapping_gives_everything_back_and_is_tried_once_more() {
     let thread = heap.attach();
     let idle = allocate(&heap, thread, 20 * MIB);
     let slots: Vec<_> = (0..100).map(|_| allocate(&heap, thread, 100)).collect();
-    // SAFETY: the blocks are live.
-    unsafe {
-        slots.iter().for_each(|&slot| free(&heap, thread, slot));
-        free(&heap, thread, idle);
-    }
+    slots.iter().for_each(|&slot| free(&heap, thread, slot));
+    free(&heap, thread, idle);
     // The step, and what is needed alone.
     heap.os.fail(Call::Commit, 0, 2, OsError::OutOfMemory);
     let block = allocate(&heap, thread, 30 * MIB);
@@ -200,8 +189,7 @@ fn caches_alone_are_worth_another_try() {
     let heap = heap();
     let [own, other] = [heap.attach(), heap.attach()];
     let slots: Vec<_> = (0..64).map(|_| allocate(&heap, other, 32 << 10)).collect();
-    // SAFETY: the slots are live.
-    slots.iter().for_each(|&slot| unsafe { free(&heap, other, slot) });
+    free_all(&heap, other, &slots);
     heap.os.fail(Call::Commit, 0, usize::MAX, OsError::OutOfMemory);
     // What the other thread's cache held is enough for it.
     while heap.statistics(None, true).idle > 0 {

@@ -105,8 +105,7 @@ fn the_allocation_to_be_sampled_is_found_whatever_comes_between() {
         // Now one block at a time, now many.
         while live.len() as u64 > [1, 20, 3000][step / 500 % 3] {
             let block = live.swap_remove(random(live.len() as u64) as usize);
-            // SAFETY: live, and forgotten.
-            unsafe { free(rationed.heap, rationed.thread, block) };
+            free(rationed.heap, rationed.thread, block);
         }
         match random(4000) {
             0 => drop(rationed.heap.tick(None)),
@@ -119,8 +118,7 @@ fn the_allocation_to_be_sampled_is_found_whatever_comes_between() {
     assert!(rationed.samples > 100);
     validate(rationed.heap);
     for block in live {
-        // SAFETY: live, and forgotten.
-        unsafe { free(rationed.heap, rationed.thread, block) };
+        free(rationed.heap, rationed.thread, block);
     }
     rationed.heap.trim(None);
     assert_eq!(validate(rationed.heap), 0);
@@ -138,8 +136,7 @@ fn a_block_that_goes_to_and_fro_seldom_leaves_the_fast_path() {
             slow += 1;
             rationed.allocate(64, &mut || 1 << 40)
         };
-        // SAFETY: allocated just now.
-        unsafe { free(rationed.heap, rationed.thread, block) };
+        free(rationed.heap, rationed.thread, block);
     }
     assert!(slow < 10_000 / 32, "{slow}");
     let cache = rationed.cache();
@@ -155,15 +152,13 @@ fn a_block_that_goes_to_and_fro_seldom_leaves_the_fast_path() {
 fn a_cache_whose_rations_end_is_one_like_others() {
     let mut rationed = Rationed::new();
     let block = rationed.allocate(100, &mut || 1000);
-    // SAFETY: allocated just now.
-    unsafe { free(rationed.heap, rationed.thread, block) };
+    free(rationed.heap, rationed.thread, block);
     let cache = rationed.cache();
     assert!(cache.is_rationed() && cache.pop_unrationed(class_of(100)).is_none());
     // SAFETY: there are none to live on.
     assert!(unsafe { rationed.heap.set_rations(cache, None) });
     assert!(!cache.is_rationed());
     let block = super::allocate(rationed.heap, rationed.thread, 100);
-    // SAFETY: allocated just now.
-    unsafe { free(rationed.heap, rationed.thread, block) };
+    free(rationed.heap, rationed.thread, block);
     assert_eq!(cache.pop_unrationed(class_of(100)).unwrap().as_ptr(), block);
 }

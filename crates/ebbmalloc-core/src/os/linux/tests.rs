@@ -278,67 +278,58 @@ fn one_purger_after_the_other_runs_and_is_joined() {
     }
 }
 
-#[test]
-fn a_child_that_shares_the_memory_is_a_borrower_and_no_other_process() {
-    unsafe extern "C" {
-        fn fork() -> i32;
-        fn syscall(number: i64, flags: u64, stack: usize, a: usize, b: usize, c: usize) -> i64;
-        fn _exit(status: i32) -> !;
-        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-    }
-    let os = Linux::new();
-    assert!(!os.is_borrower(), "nobody owned anything");
-    os.mark_alive();
-    assert!(!os.is_borrower());
-    let ends_well = |child: i32| {
-        let mut status = -1;
-        // SAFETY: `status` is valid to write to.
-        unsafe { waitpid(child, &mut status, 0) == child && status == 0 }
-    };
-    // CLONE_VFORK and SIGCHLD, with a memory of its own: the child may go on as it likes.
-    // SAFETY: the child calls nothing but system calls.
-    let child = unsafe { syscall(arch::nr::CLONE as i64, 0x4000 | 17, 0, 0, 0, 0) } as i32;
-    if child == 0 {
-        let noticed = os.is_borrower();
-        os.mark_alive();
-        // SAFETY: ends the child at once.
-        unsafe { _exit(if noticed && !os.is_borrower() { 0 } else { 1 }) };
-    }
-    assert!(ends_well(child));
-    // SAFETY: the child only ends.
-    let child = unsafe { fork() };
-    if child == 0 {
-        os.mark_alive();
-        // SAFETY: ends the child at once.
-        unsafe { _exit(os.is_borrower().into()) };
-    }
-    assert!(ends_well(child));
-    assert!(!os.is_borrower());
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn syscall(number: i64, flags: u64, stack: usize, a: usize, b: usize, c: usize) -> i64;
+    fn _exit(status: i32) -> !;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
 }
 
-#[test]
-fn a_fork_without_handlers_is_noticed_once() {
-    unsafe extern "C" {
-        fn fork() -> i32;
-        fn _exit(status: i32) -> !;
-        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-    }
-    let os = Linux::new();
-    assert!(os.is_alive_here(), "nothing marked yet");
-    assert!(os.mark_alive());
-    assert!(os.is_alive_here());
-    // SAFETY: the child calls nothing but system calls.
-    let child = unsafe { fork() };
+/// Whether what the child does, which is nothing but system calls, comes out true there.
+fn is_true_in(child: i32, what: impl FnOnce() -> bool) -> bool {
     if child == 0 {
-        let noticed = !os.is_alive_here();
-        os.mark_alive();
-        let status = if noticed && os.is_alive_here() { 0 } else { 1 };
+        let status = (!what()).into();
         // SAFETY: ends the child at once.
         unsafe { _exit(status) };
     }
     let mut status = -1;
     // SAFETY: `status` is valid to write to.
-    assert_eq!(unsafe { waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0);
+    unsafe { waitpid(child, &mut status, 0) == child && status == 0 }
+}
+
+#[test]
+fn a_child_that_shares_the_memory_is_a_borrower_and_no_other_process() {
+    let os = Linux::new();
+    assert!(!os.is_borrower(), "nobody owned anything");
+    os.mark_alive();
+    assert!(!os.is_borrower());
+    // CLONE_VFORK and SIGCHLD, with a memory of its own: the child may go on as it likes.
+    // SAFETY: the child calls nothing but system calls.
+    let child = unsafe { syscall(arch::nr::CLONE as i64, 0x4000 | 17, 0, 0, 0, 0) } as i32;
+    assert!(is_true_in(child, || {
+        let noticed = os.is_borrower();
+        os.mark_alive();
+        noticed && !os.is_borrower()
+    }));
+    // SAFETY: the child calls nothing but system calls.
+    assert!(is_true_in(unsafe { fork() }, || {
+        os.mark_alive();
+        !os.is_borrower()
+    }));
+    assert!(!os.is_borrower());
+}
+
+#[test]
+fn a_fork_without_handlers_is_noticed_once() {
+    let os = Linux::new();
+    assert!(os.is_alive_here(), "nothing marked yet");
+    assert!(os.mark_alive());
+    assert!(os.is_alive_here());
+    // SAFETY: the child calls nothing but system calls.
+    assert!(is_true_in(unsafe { fork() }, || {
+        let noticed = !os.is_alive_here();
+        os.mark_alive();
+        noticed && os.is_alive_here()
+    }));
     assert!(os.is_alive_here());
 }

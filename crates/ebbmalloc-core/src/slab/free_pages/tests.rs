@@ -47,6 +47,7 @@ impl Ground {
             metadata: self.metadata,
             page_shift: 12,
             tick: self.tick,
+            leads: false,
         }
     }
 

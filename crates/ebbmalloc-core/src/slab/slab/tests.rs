@@ -3,20 +3,41 @@
 use super::*;
 use crate::base::lock::Wait;
 use crate::os::fake::Fake;
+use crate::size::{LEAD, leads};
+
+/// The shapes of all classes, without a lead and with one.
+fn shapes(page_shift: u32) -> impl Iterator<Item = Shape> {
+    (1..=crate::size::CLASSES).flat_map(move |class| {
+        let shape = Shape::new(class, page_shift);
+        [Some(shape), leads(class).then_some(Shape { lead: LEAD, ..shape })].into_iter().flatten()
+    })
+}
 
 #[test]
 fn pages_and_slots_agree_for_every_class_and_page_size() {
-    for class in 1..=crate::size::CLASSES {
-        for page_shift in [12, 14, 16] {
-            let shape = Shape::new(class, page_shift);
+    for page_shift in [12, 14, 16] {
+        for shape in shapes(page_shift) {
             for page in 0..shape.pages() {
                 let (first, behind) = shape.slots_on_page(page);
-                for slot in 0..shape.class.slots as usize {
+                let (start, end) =
+                    ((page as usize) << page_shift, (page as usize + 1) << page_shift);
+                for slot in 0..shape.slots() as usize {
                     let touches = shape.pages_of_slot(slot) >> page & 1 == 1;
                     assert_eq!(
                         touches,
                         (first..behind).contains(&slot),
-                        "class {class} page {page} slot {slot}"
+                        "{shape:?} page {page} slot {slot}"
+                    );
+                    let first_byte = shape.lead + slot * shape.class.size as usize;
+                    let behind = first_byte + shape.class.size as usize;
+                    assert_eq!(
+                        touches,
+                        first_byte < end && behind > start,
+                        "{shape:?} page {page} slot {slot}"
+                    );
+                    assert!(
+                        behind <= (shape.pages() as usize) << page_shift,
+                        "{shape:?} slot {slot}"
                     );
                 }
             }
@@ -36,8 +57,7 @@ fn runs_of_bits_across_words_are_seen_whole() {
 #[test]
 fn slots_on_leaving_pages_are_taken_out_and_put_back_by_words() {
     let (os, metadata) = (Fake::new(4096), Metadata::new());
-    for class in 1..=crate::size::CLASSES {
-        let shape = Shape::new(class, 12);
+    for shape in shapes(12) {
         let mut head = Granule::new(1 << 20);
         let slab = Slab(&mut head);
         // SAFETY: the descriptor is ours, and so is its bitmap.
@@ -48,19 +68,20 @@ fn slots_on_leaving_pages_are_taken_out_and_put_back_by_words() {
             // SAFETY: the descriptor and its bitmap are the test's own, and all slots are free.
             unsafe {
                 slab.set_slots_on_pages(shape, pages, false);
-                for slot in 0..shape.class.slots as usize {
+                for slot in 0..shape.slots() as usize {
                     let free = slab.bitmap(shape)[slot / 64] >> (slot % 64) & 1 == 1;
-                    assert_eq!(free, !touches(slot), "class {class} slot {slot}");
+                    assert_eq!(free, !touches(slot), "{shape:?} slot {slot}");
                 }
                 (*slab.0).leaving = pages;
                 slab.validate(shape);
                 (*slab.0).leaving = 0;
                 slab.set_slots_on_pages(shape, pages, true);
                 slab.validate(shape);
-                assert_eq!((*slab.0).free, shape.class.slots);
+                assert!(slab.is_whole(shape));
             }
         }
         // SAFETY: whole, and not used any more.
         unsafe { slab.destroy(&os, &metadata, shape, false) };
+        assert_eq!(head.base, 1 << 20);
     }
 }

@@ -27,6 +27,7 @@ impl Ground {
             metadata: &self.metadata,
             page_shift: 12,
             tick: 16,
+            leads: false,
         }
     }
 

@@ -28,6 +28,14 @@ impl Tree {
         fs::write(path, text.as_ref()).unwrap();
     }
 
+    /// A cgroup of version 2: its memory.max and memory.high, each a number of MiB or none, and what it uses.
+    fn cgroup(&self, folder: &str, max: Option<usize>, high: Option<usize>, current: usize) {
+        let limit = |limit: Option<usize>| limit.map_or("max\n".to_owned(), mib);
+        self.file(&format!("{folder}/memory.max"), limit(max));
+        self.file(&format!("{folder}/memory.high"), limit(high));
+        self.file(&format!("{folder}/memory.current"), mib(current));
+    }
+
     fn mount(&self, kind: &str, options: &str) -> String {
         mount_line(&self.0, kind, options)
     }
@@ -43,22 +51,18 @@ fn mount_line(point: &Path, kind: &str, options: &str) -> String {
     format!("30 23 0:26 / {} rw shared:4 - {kind} cgroup {options}\n", point.display())
 }
 
+/// What the kernel says of mounts and of the cgroups of the process, and room to read.
+fn texts<'a>(mounts: &'a str, cgroups: &'a str, stat: &'a mut [u8; 4096]) -> Texts<'a> {
+    Texts { mounts: mounts.as_bytes(), cgroups: cgroups.as_bytes(), stat }
+}
+
 fn headroom(mounts: &str, cgroups: &str) -> Option<(usize, usize)> {
-    Linux::new()
-        .least_headroom(&mut Texts {
-            mounts: mounts.as_bytes(),
-            cgroups: cgroups.as_bytes(),
-            stat: &mut [0; 4096],
-        })
-        .map(|headroom| (headroom.limit_bytes / MIB, headroom.left_bytes / MIB))
+    let headroom = Linux::new().least_headroom(&mut texts(mounts, cgroups, &mut [0; 4096]));
+    headroom.map(|headroom| (headroom.limit_bytes / MIB, headroom.left_bytes / MIB))
 }
 
 fn processors(mounts: &str, cgroups: &str) -> Option<usize> {
-    Linux::new().least_processors(&mut Texts {
-        mounts: mounts.as_bytes(),
-        cgroups: cgroups.as_bytes(),
-        stat: &mut [0; 4096],
-    })
+    Linux::new().least_processors(&mut texts(mounts, cgroups, &mut [0; 4096]))
 }
 
 fn mib(count: usize) -> String {
@@ -67,15 +71,9 @@ fn mib(count: usize) -> String {
 
 /// A pod's cgroup inside of others, of which each may have limits: a fixture.
 fn pod(tree: &Tree) {
-    tree.file("kube/memory.max", "max\n");
-    tree.file("kube/memory.high", "max\n");
-    tree.file("kube/memory.current", mib(9000));
-    tree.file("kube/pod/memory.max", mib(1024));
-    tree.file("kube/pod/memory.high", "max\n");
-    tree.file("kube/pod/memory.current", mib(300));
-    tree.file("kube/pod/app/memory.max", mib(512));
-    tree.file("kube/pod/app/memory.high", "max\n");
-    tree.file("kube/pod/app/memory.current", mib(200));
+    tree.cgroup("kube", None, None, 9000);
+    tree.cgroup("kube/pod", Some(1024), None, 300);
+    tree.cgroup("kube/pod/app", Some(512), None, 200);
 }
 
 /// The recorded cgroups: the sections of one file.
@@ -155,9 +153,7 @@ fn version_2_inactive_page_cache_is_left_over() {
 #[test]
 fn without_limits_there_is_no_headroom_to_watch() {
     let tree = Tree::new();
-    tree.file("app/memory.max", "max\n");
-    tree.file("app/memory.high", "max\n");
-    tree.file("app/memory.current", mib(5));
+    tree.cgroup("app", None, None, 5);
     let mount = tree.mount("cgroup2", "rw");
     assert_eq!(headroom(&mount, "0::/app\n"), None);
     assert_eq!(headroom(&mount, "0::/gone\n"), None);

@@ -1,0 +1,179 @@
+//! Programs of processes to look at: built once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tempfile::TempDir;
+
+use crate::harness::{self, Subject};
+
+/// Where the programs' sources are.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/why")
+}
+
+/// The folder of what is built here, for all tests of this program.
+fn builds() -> &'static TempDir {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    FOLDER.get_or_init(harness::folder)
+}
+
+/// The C program `name`, made of the file `source` at the first use.
+pub fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    compiled_by("gcc", name, source, flags)
+}
+
+fn compiled_by(compiler: &str, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = builds().path().join(name);
+    if !program.exists() {
+        let source = std::fs::read_to_string(fixtures().join(source)).expect("the source");
+        let headers = format!("-I{}", fixtures().display());
+        let flags = [&["-O1", "-pthread", &headers], flags].concat();
+        harness::compile(builds(), compiler, name, &source, &flags);
+    }
+    program
+}
+
+/// The C program of cases.
+pub fn c_program() -> PathBuf {
+    compiled("cases", "cases.c", &[])
+}
+
+/// A copy of the program of cases, under a name of its own.
+pub fn copy(folder: &TempDir, name: &str) -> PathBuf {
+    let program = folder.path().join(name);
+    if !program.exists() {
+        harness::copy_program(&c_program(), &program);
+    }
+    program
+}
+
+/// The program of cases in `case`, under a name of its own.
+pub fn named(folder: &TempDir, name: &str, case: &str) -> Subject {
+    Subject::start(Command::new(copy(folder, name)).arg(case))
+}
+
+/// A Rust program with `allocator` inside, shared with ebb-inspect's tests, which say what its cases are.
+fn rust_program(allocator: &str) -> PathBuf {
+    static BUILD: OnceLock<PathBuf> = OnceLock::new();
+    let programs = BUILD.get_or_init(|| {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let manifest = crates.join("../ebb-inspect/tests/programs/inside/Cargo.toml");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inside");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--manifest-path"]);
+        cargo.arg(&manifest).arg("--target-dir").arg(&target);
+        let status = cargo.status().expect("cargo");
+        assert!(status.success(), "{} does not build", manifest.display());
+        target.join("debug")
+    });
+    programs.join(allocator)
+}
+
+/// gunicorn with four workers of another user, which only root may start.
+pub fn gunicorn(case: &str) -> Command {
+    let mut command = Command::new("gunicorn");
+    command
+        .arg("-c")
+        .arg(fixtures().join("workers.py"))
+        .env("EBB_CASE", case)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// The packages, beyond those that every test needs, of a `program` of the table and of what is preloaded.
+pub fn packages(program: &str, preload: Option<&str>) -> Vec<&'static str> {
+    let named = match program.split_once(':') {
+        Some(("jemalloc", _)) => Some("libjemalloc-dev"),
+        Some(("musl" | "musl-static", _)) => Some("musl-tools"),
+        Some(("gunicorn", _)) => Some("gunicorn"),
+        _ => match program.rsplit('.').next() {
+            Some("js") => Some("nodejs"),
+            Some("java") => Some("default-jdk-headless"),
+            Some("rb") => Some("ruby"),
+            Some("go") => Some("golang-go"),
+            _ => None,
+        },
+    };
+    let preloaded = match preload {
+        Some("mimalloc") => Some("libmimalloc2.0"),
+        Some("tcmalloc") => Some("libtcmalloc-minimal4"),
+        _ => None,
+    };
+    named.into_iter().chain(preloaded).collect()
+}
+
+/// The command for a `program` of the table.
+pub fn command(program: &str) -> Command {
+    let built = |compiler: &str, arguments: &[&str]| {
+        let target = builds().path().join(program.replace('.', "-"));
+        let output = Command::new(compiler)
+            .args(arguments)
+            .arg("-o")
+            .arg(&target)
+            .arg(fixtures().join(program))
+            .env("GOCACHE", builds().path().join("go"))
+            .output()
+            .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+        assert!(output.status.success(), "{}", harness::stderr(&output));
+        Command::new(target)
+    };
+    let interpreted = |interpreter: &str, file: &str| {
+        let mut command = Command::new(interpreter);
+        command.arg(fixtures().join(file));
+        command
+    };
+    let mut command = match program.split_once(':') {
+        Some(("gunicorn", case)) => gunicorn(case),
+        Some((kind, case)) => {
+            let (kind, case) = match kind {
+                "rust" => case.split_once(':').expect("rust:ALLOCATOR:CASE"),
+                _ => (kind, case),
+            };
+            let statically = ["-l:libjemalloc.a", "-lm", "-lstdc++"];
+            let mut command = match kind {
+                _ if program.starts_with("rust:") => Command::new(rust_program(kind)),
+                "py" => interpreted("python3", "cases.py"),
+                "second-py" => interpreted("python3", "second.py"),
+                "c" => Command::new(c_program()),
+                "static" => Command::new(compiled("static-cases", "cases.c", &["-static"])),
+                "jemalloc" => Command::new(compiled("jemalloc-cases", "cases.c", &statically)),
+                "musl" => Command::new(compiled_by("musl-gcc", "musl-cases", "cases.c", &[])),
+                "musl-static" => {
+                    let name = "musl-static-cases";
+                    Command::new(compiled_by("musl-gcc", name, "cases.c", &["-static"]))
+                }
+                name => Command::new(compiled(name, &format!("{name}.c"), &[])),
+            };
+            command.arg(case);
+            command
+        }
+        _ => match program.rsplit('.').next() {
+            Some("js") => interpreted("node", program),
+            Some("java") => interpreted("java", program),
+            Some("rb") => interpreted("ruby", program),
+            Some("go") => built("go", &["build"]),
+            Some("c") => built("gcc", &["-O1"]),
+            Some("rs") => built("rustc", &["--edition", "2024", "-O"]),
+            _ => panic!("{program}: of no known kind"),
+        },
+    };
+    for name in ["LD_PRELOAD", "MALLOC_ARENA_MAX", "PYTHONMALLOC"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The library that puts an allocator in front of a program.
+pub fn preload(allocator: &str) -> PathBuf {
+    match allocator {
+        "ebbmalloc" => harness::ebbmalloc(),
+        "jemalloc" => harness::jemalloc(),
+        "mimalloc" => harness::peer("libmimalloc.so.2.0", "libmimalloc2.0"),
+        "tcmalloc" => harness::peer("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+        other => panic!("{other}: no such allocator"),
+    }
+}

@@ -1,1 +1,0 @@
-"""The load of the case, a process of its own: devices that upload what they have gathered."""

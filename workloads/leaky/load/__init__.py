@@ -1,1 +1,0 @@
-"""The load of the case: clients that run watches, always alike."""

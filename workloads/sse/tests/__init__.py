@@ -1,1 +1,0 @@
-"""Tests of the case's service and load, against a real redis-server."""

@@ -1,1 +1,0 @@
-"""The load of the case: bots that scan a server, day after day."""

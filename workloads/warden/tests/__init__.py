@@ -1,1 +1,0 @@
-"""Tests of the case's load; those of the service are in src/."""
