@@ -96,12 +96,6 @@ pub const fn is_idle(stamp: u32, now: u32) -> bool {
 }
 
 impl Arena {
-    /// Whether [`Arena::purge`] would find pages to return.
-    pub fn has_dirty<O: Os>(&self, os: &O) -> bool {
-        let extents = self.lock(os);
-        !extents.aging.is_empty() || !extents.tails.is_empty()
-    }
-
     /// Returns all extents that are idle at tick `now`, or with `force` all that are free. One pass at a time: the
     /// caller sees to it.
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {

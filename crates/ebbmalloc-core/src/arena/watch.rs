@@ -7,6 +7,7 @@
 
 use super::Arena;
 use crate::base::sync::Ordering as SeamOrdering;
+use crate::os::Os;
 use core::sync::atomic::Ordering;
 
 /// In `freed_bytes`: the heap has grown up to the mark. Out of the way of any number of bytes.
@@ -72,5 +73,11 @@ impl Arena {
     pub fn take_growth(&self) -> bool {
         self.attention() & GROWN != 0
             && self.freed_bytes.fetch_and(!GROWN, SeamOrdering::Relaxed) & GROWN != 0
+    }
+
+    /// Whether [`Arena::purge`] would find pages to return.
+    pub fn has_dirty<O: Os>(&self, os: &O) -> bool {
+        let extents = self.lock(os);
+        !extents.aging.is_empty() || !extents.tails.is_empty()
     }
 }

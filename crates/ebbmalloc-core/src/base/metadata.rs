@@ -7,6 +7,7 @@
 //! has the link to the next in its first word: metadata is the allocator's own, nobody else can write
 //! there.
 
+use super::list::{Linked, List};
 use super::lock::{Lock, Rank, assert_none_held};
 use super::purged::Purged;
 use crate::base::lock::Wait;
@@ -35,11 +36,11 @@ pub struct Metadata {
 
 struct Pool {
     /// Blocks with free pieces, by the size of the pieces.
-    partial: [Blocks; LISTS],
+    partial: [List<Block>; LISTS],
     /// Empty blocks that are resident.
-    idle: Blocks,
+    idle: List<Block>,
     /// Empty blocks that are not.
-    returned: Blocks,
+    returned: List<Block>,
     /// The chunk that new blocks come from.
     chunk: *mut Chunk,
     used_bytes: usize,
@@ -80,12 +81,6 @@ struct Link {
     next: *mut Link,
 }
 
-/// A list of blocks.
-#[derive(Clone, Copy)]
-struct Blocks {
-    first: *mut Block,
-}
-
 // SAFETY: the pointers lead to memory that only the holder of the lock touches.
 unsafe impl Send for Pool {}
 
@@ -97,9 +92,9 @@ const fn list_of(bytes: usize) -> (usize, usize) {
 impl Metadata {
     const fn empty() -> Pool {
         Pool {
-            partial: [Blocks::NONE; LISTS],
-            idle: Blocks::NONE,
-            returned: Blocks::NONE,
+            partial: [const { List::new() }; LISTS],
+            idle: List::new(),
+            returned: List::new(),
             chunk: null_mut(),
             used_bytes: 0,
             resident_bytes: 0,
@@ -130,7 +125,7 @@ impl Metadata {
                 (*block).list = list;
                 (*block).free = null_mut();
                 (*block).fresh = 0;
-                pool.partial[list].push(block);
+                pool.partial[list].push_front(block);
             }
         }
         // SAFETY: a block on this list has a free piece or a fresh one; the lock is held.
@@ -178,11 +173,11 @@ impl Metadata {
                 (*block).used_at = pool.passes;
             }
             if was_full {
-                pool.partial[list].push(block);
+                pool.partial[list].push_front(block);
             }
             if (*block).used == 0 {
                 pool.partial[list].remove(block);
-                pool.idle.push(block);
+                pool.idle.push_front(block);
             }
         }
         pool.used_bytes -= rounded;
@@ -217,9 +212,9 @@ impl Metadata {
                 unsafe {
                     if refused {
                         (*block).used_at = pool.passes;
-                        pool.idle.push(block);
+                        pool.idle.push_front(block);
                     } else {
-                        pool.returned.push(block);
+                        pool.returned.push_front(block);
                         pool.resident_bytes -= BLOCK;
                     }
                 }
@@ -247,10 +242,9 @@ impl Metadata {
     #[cfg(test)]
     pub fn tear<O: Os>(&self, os: &O) {
         let mut pool = self.pool.lock(os);
-        let torn = Blocks { first: super::corrupt::torn() };
-        pool.partial = [torn; LISTS];
-        pool.idle = torn;
-        pool.returned = torn;
+        pool.partial = [(); LISTS].map(|()| List::torn());
+        pool.idle = List::torn();
+        pool.returned = List::torn();
         pool.chunk = super::corrupt::torn();
         pool.used_bytes = 0;
     }
@@ -379,40 +373,15 @@ fn new_chunk<O: Os>(os: &O, generation: u32) -> Option<*mut Chunk> {
     Some(chunk)
 }
 
-impl Blocks {
-    const NONE: Self = Self { first: null_mut() };
-
-    /// # Safety
-    /// `block` is in no list, and the pool's lock is held.
-    unsafe fn push(&mut self, block: *mut Block) {
-        // SAFETY: the block is in no list and the pool's lock is held (fn contract); all blocks in the list are
-        // valid.
-        unsafe {
-            (*block).prev = null_mut();
-            (*block).next = self.first;
-            if !self.first.is_null() {
-                (*self.first).prev = block;
-            }
-        }
-        self.first = block;
+impl Linked for Block {
+    unsafe fn prev(block: *mut Self) -> *mut *mut Self {
+        // SAFETY: a valid block (contract of `Linked`) has the field.
+        unsafe { &raw mut (*block).prev }
     }
 
-    /// # Safety
-    /// `block` is in this list, and the pool's lock is held.
-    unsafe fn remove(&mut self, block: *mut Block) {
-        // SAFETY: the block is in this list and the pool's lock is held (fn contract); all blocks in the list are
-        // valid.
-        unsafe {
-            let (prev, next) = ((*block).prev, (*block).next);
-            if prev.is_null() {
-                self.first = next;
-            } else {
-                (*prev).next = next;
-            }
-            if !next.is_null() {
-                (*next).prev = prev;
-            }
-        }
+    unsafe fn next(block: *mut Self) -> *mut *mut Self {
+        // SAFETY: a valid block (contract of `Linked`) has the field.
+        unsafe { &raw mut (*block).next }
     }
 }
 

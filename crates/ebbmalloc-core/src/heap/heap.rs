@@ -62,7 +62,7 @@ pub struct HeapWith<O, P> {
     pub(super) purging: AtomicBool,
     /// Shards in use, 0 until that was asked. Relaxed.
     pub(super) shards: AtomicUsize,
-    /// 0, or the shard whose slabs have no lead (`lead.rs`). Written while there is one thread; relaxed.
+    /// 0, or the shard whose slabs have no lead (`aligned.rs`). Written while there is one thread; relaxed.
     pub(super) aligned_shard: AtomicU8,
     /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
     pub(super) keeps_own: AtomicBool,

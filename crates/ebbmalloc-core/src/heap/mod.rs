@@ -135,6 +135,18 @@ impl<O: Os> Heap<O> {
         self.parts.caches.drain(&self.supply(), &self.parts.bins, false, own);
     }
 
+    /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
+    /// while a pass is under way; the caller may wait, and is inside no cache.
+    pub fn purge_extents(&self) {
+        // Acquire and release pair as in `Heap::pass`.
+        if !self.arena.has_dirty(&self.os) || self.purging.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let purged = self.arena.purge(&self.os, self.now(), true);
+        self.count_purged(&purged);
+        self.purging.store(false, Ordering::Release);
+    }
+
     /// Puts back what the calling thread's cache holds.
     pub fn flush(&self, access: Access) {
         if let Access::Cached(cache) = access {

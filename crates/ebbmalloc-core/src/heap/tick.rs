@@ -52,18 +52,6 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         self.give_back(own).0 > 0
     }
 
-    /// Returns the free extents of the heap's own arena that may be resident, however young. Nothing happens
-    /// while a pass is under way; the caller may wait, and is inside no cache.
-    pub fn purge_extents(&self) {
-        // Acquire and release pair as in `Heap::pass`.
-        if !self.arena.has_dirty(&self.os) || self.purging.swap(true, Ordering::Acquire) {
-            return;
-        }
-        let purged = self.arena.purge(&self.os, self.now(), true);
-        self.count_purged(&purged);
-        self.purging.store(false, Ordering::Release);
-    }
-
     /// No memory: gives everything that is free back and drains the caches, so that one more try makes
     /// sense. False if there was nothing.
     pub(super) fn relieve(&self, own: Option<&Cache>) -> bool {
