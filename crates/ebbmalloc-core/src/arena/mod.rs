@@ -109,39 +109,44 @@ impl Arena {
         Some(unsafe { (*map.wrapping_add(index)).load(Ordering::Relaxed) } as usize)
     }
 
-    /// The descriptor of the granule that `address` lies in, whatever the region; `None` if it lies
-    /// in none.
+    /// The region that `address` lies in, and the index of its granule there.
     #[inline]
-    pub fn granule_of(&self, address: usize) -> Option<*mut Granule> {
+    fn find(&self, address: usize) -> Option<(&View, usize)> {
         for view in &self.views {
+            // Pairs with the release of `publish`: what it says of the region is written.
             let top = view.top.load(Ordering::Acquire);
             if top == 0 {
                 return None;
             }
             let index = address.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
             if index < top {
-                let descriptors = view.descriptors.load(Ordering::Relaxed) as *mut Granule;
-                return Some(descriptors.wrapping_add(index));
+                return Some((view, index));
             }
         }
         None
     }
 
+    /// The descriptor of the granule that `address` lies in, whatever the region; `None` if it lies
+    /// in none.
+    #[inline]
+    pub fn granule_of(&self, address: usize) -> Option<*mut Granule> {
+        let (view, index) = self.find(address)?;
+        let descriptors = view.descriptors.load(Ordering::Relaxed) as *mut Granule;
+        Some(descriptors.wrapping_add(index))
+    }
+
+    /// The byte of the granule that `address` lies in, whatever the region.
+    #[inline]
+    fn byte_of(&self, address: usize) -> Option<&AtomicU8> {
+        let (view, index) = self.find(address)?;
+        let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
+        // SAFETY: the map has a byte for each index below `top`, which is never unmapped while the arena is used.
+        Some(unsafe { &*map.wrapping_add(index) })
+    }
+
     /// Class of the slab that `address` lies in, whatever the region; 0 if it lies in no slab.
     pub fn class_of(&self, address: usize) -> usize {
-        for view in &self.views {
-            let top = view.top.load(Ordering::Acquire);
-            if top == 0 {
-                return 0;
-            }
-            let index = address.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
-            if index < top {
-                let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
-                // SAFETY: the map has a byte for each index below `top`.
-                return unsafe { (*map.wrapping_add(index)).load(Ordering::Relaxed) as usize };
-            }
-        }
-        0
+        self.byte_of(address).map_or(0, |byte| byte.load(Ordering::Relaxed) as usize)
     }
 
     /// Makes what was added to the regions visible to look-ups. Called with the lock held, before
@@ -214,17 +219,10 @@ impl Arena {
 
     /// Enters a class into the byte map for the granule at `base`; 0 sends look-ups the slow way.
     pub fn set_class(&self, base: usize, class: u8) {
-        for view in &self.views {
-            let index = base.wrapping_sub(view.base.load(Ordering::Relaxed)) / GRANULE;
-            if index < view.top.load(Ordering::Relaxed) {
-                let map = view.map.load(Ordering::Relaxed) as *const AtomicU8;
-                // Whoever looks the byte up holds a pointer into the slab, which reached it after
-                // this store; release for the fence of who finds a 0 and looks at what was made
-                // before it (`Heap::place_in_lender`).
-                // SAFETY: the map has a byte for each index below `top`.
-                unsafe { (*map.wrapping_add(index)).store(class, Ordering::Release) };
-                return;
-            }
+        if let Some(byte) = self.byte_of(base) {
+            // Whoever looks the byte up holds a pointer into the slab, which reached it after this store; release for
+            // the fence of who finds a 0 and looks at what was made before it (`Heap::place_in_lender`).
+            byte.store(class, Ordering::Release);
         }
     }
 }
