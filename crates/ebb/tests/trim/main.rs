@@ -1,5 +1,5 @@
 //! `ebb trim` on real processes. `services`: nothing is lost under load, nor when `ebb` is killed; `manners`: what is
-//! foreseen, refused and measured; `page_cache`: of a cgroup; `remote`: by CPython itself.
+//! foreseen, refused and measured; `remote`: by CPython itself.
 //!
 //! 50 calls each, 1000 with `EBB_LONG`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -9,7 +9,6 @@
 mod harness;
 
 mod manners;
-mod page_cache;
 mod remote;
 mod services;
 

@@ -1,7 +1,11 @@
 //! What is foreseen, what is refused and why, and what is measured.
 
-use crate::harness::{self, Finished, Subject, output, subjects, words};
+use std::process::Command;
+
+use crate::harness::subjects::{self, Cgroup};
+use crate::harness::{self, Finished, Subject, output, words};
 use crate::{assert_fact, bytes, text, trim};
+use test_needs::skip;
 
 const OK: i32 = 0;
 const RETENTION: i32 = 10;
@@ -96,4 +100,36 @@ fn a_wrong_command_line_is_a_usage_error() {
     text(&subject.pid(), "--min many").expect(USAGE, &[], &["16MB"]);
     let refused = output(harness::ebb().args(words("trim 4194999")));
     harness::assert_refused(&refused, USAGE, &["4194999"]);
+}
+
+/// A file in the page cache.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// Of a cgroup. Nothing anonymous goes with it.
+#[test]
+fn the_page_cache_goes_and_anonymous_memory_stays() {
+    let Some(cgroup) = Cgroup::new("cache").filter(|it| it.0.join("memory.stat").exists()) else {
+        skip!("no right to make a memory cgroup");
+    };
+    // Not on tmpfs, whose pages are no cache.
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let script = format!(
+        "head -c {FILE_BYTES} /dev/urandom > {file}; sync {file}; cat {file} > /dev/null; echo ready; read line",
+        file = file.path().display(),
+    );
+    let _shell = Subject::start(&mut cgroup.with(Command::new("sh").args(["-c", &script])));
+    let mut command = harness::ebb();
+    let trim = Finished::by(command.args(["trim", "--page-cache", "--json"]).arg(&cgroup.0)).json();
+    let cache = &trim["page_cache"];
+    let figure = |name: &str| cache[name].as_u64();
+    if cache["refused"].is_null() {
+        assert!(figure("before") > Some(FILE_BYTES / 2), "{cache}");
+        assert!(figure("after") < Some(FILE_BYTES / 4), "{cache}");
+        // The shell's own pages; a page or two of it may come or go meanwhile.
+        let changed = figure("anon_before").unwrap().abs_diff(figure("anon_after").unwrap());
+        assert!(changed < 1 << 20, "{cache}");
+    } else {
+        // With swap on version 1, or a kernel that is too old: said so, and nothing done.
+        assert!(cache["refused"]["remedy"].is_string(), "{cache}");
+    }
 }
