@@ -162,8 +162,8 @@ pub fn each<T: Sync>(cases: &[(&str, T)], check: impl Fn(&T) + Sync) {
         }
     };
     thread::scope(|scope| {
-        scope.spawn(&lane);
-        scope.spawn(&lane);
+        scope.spawn(lane);
+        scope.spawn(lane);
     });
     let failed = failed.into_inner().expect("the list");
     assert!(failed.is_empty(), "these cases fail: {failed:?}");
