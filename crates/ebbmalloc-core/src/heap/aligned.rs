@@ -80,11 +80,10 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             return slot;
         }
         match access {
-            Access::Nested => self.parts.allocate_outside(&self.os, size, align),
-            Access::Cached(own) if self.relieve(Some(own)) => take(),
-            Access::Cached(_) => slot,
-            _ if self.relieve(None) => take(),
-            _ => slot,
+            Access::Nested => return self.parts.allocate_outside(&self.os, size, align),
+            Access::Cached(own) => self.relieve(Some(own)),
+            _ => self.relieve(None),
         }
+        take()
     }
 }

@@ -212,7 +212,8 @@ impl<O: Os> Heap<O> {
     /// empty pool of the program's is no reason to purge the process. False if one more try makes no sense.
     fn relieve_for(&self, arena: &ExplicitArena, access: Access) -> bool {
         if arena.hooks().is_null() {
-            self.relieve(own_of(access))
+            self.relieve(own_of(access));
+            true
         } else {
             self.purge_arena(arena, true)
         }

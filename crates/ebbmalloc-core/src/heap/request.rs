@@ -29,7 +29,8 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
                 P::free_pending(self, access);
                 // SAFETY: the access says that the cache is entered.
                 let mut slot = unsafe { self.parts.pop_or_refill(&supply, cache, class) };
-                if slot.is_null() && self.relieve(Some(cache)) {
+                if slot.is_null() {
+                    self.relieve(Some(cache));
                     // SAFETY: the access says that the cache is entered.
                     slot = unsafe { self.parts.pop_or_refill(&supply, cache, class) };
                 }
@@ -38,7 +39,8 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             Access::Direct | Access::Around(_) => {
                 let mut slot = [null_mut()];
                 self.parts.bin(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
-                if slot[0].is_null() && self.relieve(None) {
+                if slot[0].is_null() {
+                    self.relieve(None);
                     self.parts.bin(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
                 }
                 slot[0]
@@ -108,9 +110,8 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             if !access.may_wait() {
                 return (self.parts.allocate_outside(&self.os, size, align), true);
             }
-            if self.relieve(own) {
-                made = self.arena.allocate_large(&self.os, size, align, self.now(), Wait::Yes);
-            }
+            self.relieve(own);
+            made = self.arena.allocate_large(&self.os, size, align, self.now(), Wait::Yes);
         }
         made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
     }

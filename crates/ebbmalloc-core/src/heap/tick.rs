@@ -49,31 +49,29 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     /// Returns everything that is free to the kernel, the contents of all caches included that can
     /// be had. `own` is the calling thread's cache, if it has entered it. True if anything went.
     pub fn trim(&self, own: Option<&Cache>) -> bool {
-        self.give_back(own).0 > 0
+        self.give_back(own) > 0
     }
 
-    /// No memory: gives everything that is free back and drains the caches, so that one more try makes
-    /// sense. False if there was nothing.
-    pub(super) fn relieve(&self, own: Option<&Cache>) -> bool {
-        let (returned, drained) = self.give_back(own);
-        returned > 0 || drained > 0
+    /// No memory: gives everything that is free back and drains the caches. One more try makes sense even if there was
+    /// nothing: the purger may have given it back since the first.
+    pub(super) fn relieve(&self, own: Option<&Cache>) {
+        self.give_back(own);
     }
 
-    /// Bytes that went back to the kernel, and bytes that left the caches.
-    fn give_back(&self, own: Option<&Cache>) -> (usize, usize) {
-        let (mut returned, mut drained) = (0, 0);
+    /// Bytes that went back to the kernel.
+    fn give_back(&self, own: Option<&Cache>) -> usize {
+        let mut returned = 0;
         // Slots that were in flight during the first pass are caught by a second.
         for _ in 0..2 {
             let Some(tick) = self.wait_for_pass(own) else {
                 break;
             };
             returned += tick.returned_bytes + tick.given_bytes;
-            drained += tick.drained_bytes;
             if tick.returned_bytes == 0 {
                 break;
             }
         }
-        (returned, drained)
+        returned
     }
 
     fn wait_for_pass(&self, own: Option<&Cache>) -> Option<Tick> {

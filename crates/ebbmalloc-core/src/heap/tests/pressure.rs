@@ -185,6 +185,16 @@ fn a_failed_mapping_gives_everything_back_and_is_tried_once_more() {
 }
 
 #[test]
+fn a_refusal_is_asked_again_even_if_nothing_was_left_to_give_back() {
+    // The purger may have given it back between the refusal and the look.
+    for size in [100, 30 * MIB] {
+        let heap = heap();
+        heap.os.fail(Call::Commit, 0, 2, OsError::OutOfMemory);
+        assert!(!allocate(&heap, None, size).is_null(), "{size} bytes");
+    }
+}
+
+#[test]
 fn caches_alone_are_worth_another_try() {
     let heap = heap();
     let [own, other] = [heap.attach(), heap.attach()];
