@@ -1,6 +1,6 @@
 //! The command line: parses it, runs the command, prints a failure as one line.
 //!
-//! Data goes to stdout, everything else to stderr, both through [`crate::terminal`].
+//! Data goes to stdout, everything else to stderr, both through `terminal`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
