@@ -5,7 +5,7 @@
 //! - [`edit`]: changes of a text, applied and shown.
 //! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`]: one
 //!   kind of file each.
-//! - [`insert`]: a new entry in a YAML text, in the manner of those that are there.
+//! - `insert`: a new entry in a YAML text, in the manner of those that are there.
 //! - [`report`]: what is proposed, as text and as JSON.
 //! - [`Refused`]: why nothing is proposed.
 //!

@@ -5,12 +5,12 @@
 //! `ebb-process`, `ebb-allocators`, `ebb-diagnosis`, `ebb-trial`, `ebb-deploy`, `ebb-report`. From below:
 //!
 //! - [`exit`]: exit codes and failures.
-//! - [`arguments`], [`terminal`], [`signals`], [`paint`]: times and sizes of an argument; stdout and stderr; what ends a
+//! - `arguments`, `terminal`, `signals`, `paint`: times and sizes of an argument; stdout and stderr; what ends a
 //!   long command; colours.
-//! - [`look`]: one look at a target.
-//! - [`burst`]: sends bursts of requests.
-//! - [`relief`]: makes a process or a cgroup give memory back.
-//! - [`commands`]: one verb per file.
+//! - `look`: one look at a target.
+//! - `burst`: sends bursts of requests.
+//! - `relief`: makes a process or a cgroup give memory back.
+//! - `commands`: one verb per file.
 //! - [`cli`]: parses the command line, starts a command, turns its failure into one line.
 
 mod arguments;

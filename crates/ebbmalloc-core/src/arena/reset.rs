@@ -18,7 +18,7 @@ impl Arena {
         self.extents.freeze(os);
     }
 
-    /// See [`Lock::is_held`].
+    /// See [`Lock::is_held`](crate::base::lock::Lock::is_held).
     pub fn is_held(&self) -> bool {
         self.extents.is_held()
     }
@@ -33,7 +33,7 @@ impl Arena {
         unsafe { self.extents.thaw(os) }
     }
 
-    /// See [`Lock::reset`].
+    /// See [`Lock::reset`](crate::base::lock::Lock::reset).
     ///
     /// # Safety
     /// As there.

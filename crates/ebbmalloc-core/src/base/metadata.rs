@@ -261,7 +261,7 @@ impl Metadata {
         self.pool.freeze(os);
     }
 
-    /// See [`Lock::is_held`].
+    /// See [`Lock::is_held`](crate::base::lock::Lock::is_held).
     pub fn is_held(&self) -> bool {
         self.pool.is_held()
     }
@@ -276,7 +276,7 @@ impl Metadata {
         unsafe { self.pool.thaw(os) }
     }
 
-    /// See [`Lock::reset`].
+    /// See [`Lock::reset`](crate::base::lock::Lock::reset).
     ///
     /// # Safety
     /// As there.

@@ -269,7 +269,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// See [`Lock::reset`].
+    /// See [`Lock::reset`](crate::base::lock::Lock::reset).
     ///
     /// # Safety
     /// As there.
