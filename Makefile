@@ -36,7 +36,7 @@ install-compat: build # PREFIX=...: as the jemalloc of programs that are linked 
 	$(CARGO) build --release -p ebbmalloc-compat
 	ci/install-compat.sh "$(PREFIX)"
 
-demo: # a service whose memory ebbs, on four allocators
+demo: # a service whose memory ebbs, on three allocators in four variants
 	@ci/needs.sh demo $(DEMO_DISK) $(DEMO_PACKAGES)
 	@echo "demo 1/4: compiling libebbmalloc.so, less than a minute" >&2
 	@$(MAKE) preloadable
