@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The values of the names.
 pub type Values = BTreeMap<String, String>;
 
-/// Puts the values in; the message names what is not known, and what is.
+/// Puts the values in. The error names the unknown name, and lists the known ones.
 pub fn fill(text: &str, values: &Values) -> Result<String, String> {
     let unbalanced =
         || format!("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)");

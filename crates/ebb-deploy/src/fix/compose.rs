@@ -109,7 +109,7 @@ impl One<'_> {
         hidden.chain(others).any(|(_, node)| node.anchor != 0 && node.get("environment").is_some())
     }
 
-    /// The items and pairs of the service's environment, one of which there are.
+    /// The items or the pairs of the service's environment: there is one kind.
     fn environment(&self) -> (&[Node], &[(Node, Node)]) {
         let environment = self.place.node.get("environment");
         environment.map_or((&[], &[]), |it| (it.items(), it.pairs()))

@@ -12,7 +12,7 @@ pub const SERVICE: &str = "command = [\"python3\", \"service.py\", \"{port}\"]";
 /// Changes to the fixture that make a trial of a few seconds.
 pub const SHORT: [(&str, &str); 2] =
     [("rest_s = 0.6", "rest_s = 0.2"), ("bursts = 2", "bursts = 1")];
-/// Two variants of which neither is better.
+/// Two variants that are equally good.
 pub const ALIKE: &str = "--variants glibc,x=glibc+MALLOC_ARENA_MAX=1";
 
 /// The fixture as it is.

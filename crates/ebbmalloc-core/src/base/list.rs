@@ -1,4 +1,4 @@
-//! Lists of units, linked through their descriptors under the lock of whoever has the list.
+//! Lists of units, linked through their descriptors under the lock that guards the list.
 
 use core::ptr::null_mut;
 

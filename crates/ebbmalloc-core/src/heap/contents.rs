@@ -20,7 +20,7 @@ impl<O: Os> Heap<O> {
             }
             return block;
         }
-        let block = self.allocate_slot(access, class_of(size));
+        let block = self.allocate_slot(access, class_of(size), 1);
         if !block.is_null() {
             // SAFETY: the block is ours and at least `size` bytes long.
             unsafe { block.write_bytes(0, size) };

@@ -135,19 +135,13 @@ impl<O: Os> Heap<O> {
         let Some(class) = class_aligned(size, align) else {
             return self.allocate_large(around, size, align);
         };
-        if self.may_have_lead(class, align) {
-            return (self.slot_without_lead(around, class), false);
+        let shard = self.shard_of_aligned(class, align).unwrap_or(u8_of(shard % SHARDS));
+        let slot = self.take_slot(shard, class, access.wait());
+        if !slot.is_null() {
+            return (slot, false);
         }
-        let mut slot = [null_mut()];
-        let shard = shard % SHARDS;
-        let bin = self.parts.bins.get(shard, class);
-        let wait = access.wait();
-        bin.take(&self.supply(), class, u8_of(shard), &mut slot, wait);
-        match slot {
-            // The rest of the way, which gives back what is idle first.
-            [slot] if slot.is_null() => (self.allocate_slot(around, class), false),
-            [slot] => (slot, false),
-        }
+        // The rest of the way, which gives back what is idle first.
+        (self.allocate_slot(around, class, align), false)
     }
 
     /// A block of at least `size` bytes aligned to `align`, in an explicit arena whatever the thread is
@@ -212,7 +206,7 @@ impl<O: Os> Heap<O> {
     /// empty pool of the program's is no reason to purge the process. False if one more try makes no sense.
     fn relieve_for(&self, arena: &ExplicitArena, access: Access) -> bool {
         if arena.hooks().is_null() {
-            self.relieve(own_of(access));
+            self.relieve(access.own());
             true
         } else {
             self.purge_arena(arena, true)
@@ -332,13 +326,5 @@ impl<O: Os> Heap<O> {
             Kind::Large if address.is_multiple_of(GRANULE) => PlaceIn::Large(granule),
             kind => corruption(&self.os, kind.misuse(), address),
         }
-    }
-}
-
-/// The calling thread's cache, if it has entered it.
-pub(super) fn own_of(access: Access<'_>) -> Option<&Cache> {
-    match access {
-        Access::Cached(cache) => Some(cache),
-        _ => None,
     }
 }

@@ -1,7 +1,6 @@
 //! What happens to an explicit arena as a whole: its return to the kernel, its reset and its end, and the
 //! threads that come to it.
 
-use super::explicit::own_of;
 use super::{Access, Heap};
 use crate::base::exact::u8_of;
 use crate::base::lock::Wait;
@@ -132,7 +131,7 @@ impl<O: Os> Heap<O> {
         self.free_pending(Access::Direct);
         let supply = self.supply();
         for _ in 0..if cfg!(ebb_mutation = "reset_drain") { 0 } else { PATIENCE } {
-            let drained = self.parts.caches.drain(&supply, &self.parts.bins, true, own_of(access));
+            let drained = self.parts.caches.drain(&supply, &self.parts.bins, true, access.own());
             if drained.busy == 0 {
                 break;
             }

@@ -39,6 +39,11 @@ impl<'a> Access<'a> {
         }
     }
 
+    /// The thread's own cache, if it has entered it.
+    pub(super) fn own(self) -> Option<&'a Cache> {
+        if let Access::Cached(cache) = self { Some(cache) } else { None }
+    }
+
     /// Whether locks may be waited for.
     pub(super) fn wait(self) -> Wait {
         if self.may_wait() { Wait::Yes } else { Wait::No }

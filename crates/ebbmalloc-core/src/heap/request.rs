@@ -4,83 +4,83 @@ use super::heap::{Access, HeapWith, Parts};
 use crate::base::exact::u8_of;
 use crate::base::lock::Wait;
 use crate::os::Os;
-use crate::size::{CLASSES, SMALL_MAX, class_of, is_possible};
+use crate::size::{CLASS, CLASSES, SMALL_MAX, class_of, is_possible};
 use core::ptr::null_mut;
 
 impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     /// A block of at least `size` bytes, aligned to 16. Null if there is no memory.
     pub fn allocate(&self, access: Access, size: usize) -> *mut u8 {
         if size <= SMALL_MAX {
-            self.allocate_slot(access, class_of(size))
+            self.allocate_slot(access, class_of(size), 1)
         } else {
             self.allocate_large(access, size, 1).0
         }
     }
 
-    pub(super) fn allocate_slot(&self, access: Access, class: usize) -> *mut u8 {
-        let supply = self.supply();
+    /// A slot of `class`, aligned to `align`, which divides the size of the class. Null if there is no memory.
+    pub(super) fn allocate_slot(&self, access: Access, class: usize, align: usize) -> *mut u8 {
         if let Access::Around(_) = access
             && let Some(slot) = P::slot_at_home(self, access, class)
         {
             return slot;
         }
+        let apart = self.shard_of_aligned(class, align);
         match access {
-            Access::Cached(cache) => {
-                P::free_pending(self, access);
-                // SAFETY: the access says that the cache is entered.
-                let mut slot = unsafe { self.parts.pop_or_refill(&supply, cache, class) };
-                if slot.is_null() {
-                    self.relieve(Some(cache));
-                    // SAFETY: the access says that the cache is entered.
-                    slot = unsafe { self.parts.pop_or_refill(&supply, cache, class) };
-                }
-                slot
-            }
-            Access::Direct | Access::Around(_) => {
-                let mut slot = [null_mut()];
-                self.parts.bin(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
-                if slot[0].is_null() {
-                    self.relieve(None);
-                    self.parts.bin(0, class).take(&supply, class, 0, &mut slot, Wait::Yes);
-                }
-                slot[0]
-            }
-            Access::Nested => self.allocate_nested(class),
+            Access::Cached(_) => P::free_pending(self, access),
+            Access::Direct | Access::Around(_) => {}
+            Access::Nested => return self.allocate_nested(class, align),
             Access::Outside => {
-                let block = self.parts.allocate_outside(
-                    &self.os,
-                    crate::size::CLASS[class].size as usize,
-                    1,
-                );
+                let block =
+                    self.parts.allocate_outside(&self.os, CLASS[class].size as usize, align);
                 if block.is_null() {
                     // No room there: better a child that finds the heap half changed.
-                    return self.allocate_slot(Access::Direct, class);
+                    return self.allocate_slot(Access::Direct, class, align);
                 }
-                block
+                return block;
             }
         }
+        let take = || match (access, apart) {
+            // SAFETY: the access says that the cache is entered.
+            (Access::Cached(cache), None) => unsafe {
+                self.parts.pop_or_refill(&self.supply(), cache, class)
+            },
+            _ => self.take_slot(apart.unwrap_or(0), class, Wait::Yes),
+        };
+        let slot = take();
+        if !slot.is_null() {
+            return slot;
+        }
+        self.relieve(access.own());
+        take()
+    }
+
+    /// A slot straight from a shard's bin. Null without memory, and if it may not wait for a lock.
+    pub(super) fn take_slot(&self, shard: u8, class: usize, wait: Wait) -> *mut u8 {
+        let mut slot = [null_mut()];
+        let bin = self.parts.bin(shard as usize, class);
+        bin.take(&self.supply(), class, shard, &mut slot, wait);
+        slot[0]
     }
 
     /// In a signal handler: from whatever bin is free, else a mapping of its own.
-    fn allocate_nested(&self, class: usize) -> *mut u8 {
-        let supply = self.supply();
+    fn allocate_nested(&self, class: usize, align: usize) -> *mut u8 {
         // A slot of a class a little larger costs less than a mapping.
         for class in class..=(class + 2).min(CLASSES) {
-            for shard in 0..self.known_shards() {
-                let mut slot = [null_mut()];
-                if self.parts.bin(shard, class).take(
-                    &supply,
-                    class,
-                    u8_of(shard),
-                    &mut slot,
-                    Wait::No,
-                ) == 1
-                {
-                    return slot[0];
+            if !(CLASS[class].size as usize).is_multiple_of(align) {
+                continue;
+            }
+            let shards = match self.shard_of_aligned(class, align) {
+                Some(shard) => shard..shard + 1,
+                None => 0..u8_of(self.known_shards()),
+            };
+            for shard in shards {
+                let slot = self.take_slot(shard, class, Wait::No);
+                if !slot.is_null() {
+                    return slot;
                 }
             }
         }
-        self.parts.allocate_outside(&self.os, crate::size::CLASS[class].size as usize, 1)
+        self.parts.allocate_outside(&self.os, CLASS[class].size as usize, align)
     }
 
     /// A large block, and whether it is known to read as zero.
@@ -106,11 +106,10 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         }
         let mut made = self.arena.allocate_large(&self.os, size, align, self.now(), access.wait());
         if made.is_none() {
-            let own = if let Access::Cached(cache) = access { Some(cache) } else { None };
             if !access.may_wait() {
                 return (self.parts.allocate_outside(&self.os, size, align), true);
             }
-            self.relieve(own);
+            self.relieve(access.own());
             made = self.arena.allocate_large(&self.os, size, align, self.now(), Wait::Yes);
         }
         made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))

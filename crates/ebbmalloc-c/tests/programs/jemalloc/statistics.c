@@ -305,7 +305,7 @@ static void json(void) {
     free(large);
 }
 
-/* malloc_message takes what would go to stderr; malloc_stats_print writes where it is told. */
+/* malloc_message takes what would go to stderr. malloc_stats_print writes through the function that it is given. */
 static unsigned messages;
 
 static void own_message(void *opaque, const char *part) {

@@ -86,3 +86,21 @@ fn a_slab_is_filled_to_its_last_slot_and_goes_whole() {
     assert_eq!(validate(&heap), 0, "slabs are left");
     assert_eq!(heap.statistics(None, true).resident, 0);
 }
+
+#[test]
+fn a_signal_handler_that_finds_the_bin_taken_gets_aligned_blocks_too() {
+    for leads in [false, true] {
+        let heap = Heap::new(Fake::new(4096));
+        if leads {
+            heap.lead_slabs();
+        }
+        let locks = || (0..heap.shards()).map(|it| heap.parts.bins.get(it, class_of(64)).raw());
+        locks().for_each(|lock| lock.freeze(&heap.os));
+        for _ in 0..5 {
+            let block = heap.allocate_aligned(crate::heap::Access::Nested, 64, 64);
+            assert!(!block.is_null() && (block as usize).is_multiple_of(64), "{block:?}");
+        }
+        // SAFETY: frozen above, by this thread.
+        locks().for_each(|lock| unsafe { lock.thaw(&heap.os) });
+    }
+}
