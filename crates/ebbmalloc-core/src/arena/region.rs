@@ -5,7 +5,7 @@
 //! region, so that a look-up is one subtraction, one comparison and one load.
 
 use super::granule::Granule;
-use crate::os::{Os, OsError};
+use crate::os::{Os, OsError, Scarce};
 use crate::size::GRANULE;
 use core::sync::atomic::AtomicU8;
 
@@ -132,7 +132,21 @@ impl Region {
         Ok((first, skipped))
     }
 
+    /// Makes all granules below `goal` usable. If the kernel refuses, nothing more is charged than before.
     fn commit_to<O: Os>(&mut self, os: &O, goal: usize) -> Result<(), OsError> {
+        let (map_before, descriptors_before) = (self.map_committed, self.descriptors_committed);
+        let result = self.commit_all(os, goal);
+        if result.is_err() {
+            // A thousandth of a block that no machine has is more than a limit may have left.
+            let map = undo_commit(os, self.map, map_before, self.map_committed);
+            let descriptors =
+                undo_commit(os, self.descriptors, descriptors_before, self.descriptors_committed);
+            (self.map_committed, self.descriptors_committed) = (map, descriptors);
+        }
+        result
+    }
+
+    fn commit_all<O: Os>(&mut self, os: &O, goal: usize) -> Result<(), OsError> {
         let map_goal = goal.next_multiple_of(GRANULE);
         if map_goal > self.map_committed {
             // SAFETY: inside the reservation of the map.
@@ -174,4 +188,19 @@ impl Region {
     pub fn committed_bytes(&self) -> usize {
         self.committed * GRANULE
     }
+}
+
+/// Takes a commit of metadata back that no granule needs: from `before` bytes behind `start` to `after`. Returns how
+/// many bytes are committed.
+fn undo_commit<O: Os>(os: &O, start: usize, before: usize, after: usize) -> usize {
+    if before == after {
+        return after;
+    }
+    let (first, bytes) = (start + before, after - before);
+    // SAFETY: committed by the call that undoes it, and nothing was written there.
+    if unsafe { os.give_up(first, bytes, Scarce::Charge) }.is_err() {
+        return after;
+    }
+    os.settle_huge_metadata(first, bytes);
+    before
 }

@@ -187,7 +187,26 @@ impl Extents {
 mod tests {
     use super::*;
     use crate::base::lock::Wait;
-    use crate::os::fake::Fake;
+    use crate::os::fake::{Call, Fake};
+
+    #[test]
+    fn a_refused_block_leaves_no_charge_for_its_descriptors() {
+        let os = Fake::new(4096);
+        let arena = Arena::new();
+        assert!(arena.allocate_large(&os, 1 << 20, 1, 16, Wait::Yes).is_some());
+        let before = os.record().committed_bytes;
+        // Of the three commits (map, descriptors, blocks) one is refused: for the whole step, and for what is needed.
+        for refused in 0..3 {
+            os.fail(Call::Commit, refused, 1, OsError::OutOfMemory);
+            os.fail(Call::Commit, 2 * refused + 1, 1, OsError::OutOfMemory);
+            let block = arena.allocate_large(&os, 30 << 30, 1, 17, Wait::Yes);
+            assert!(block.is_none(), "commit {refused} was refused");
+            assert_eq!(os.record().committed_bytes, before);
+            os.heal();
+        }
+        assert!(arena.allocate_large(&os, 1 << 30, 1, 17, Wait::Yes).is_some());
+        arena.lock(&os).validate();
+    }
 
     #[test]
     fn what_is_given_up_is_taken_back_in_parts() {
