@@ -45,6 +45,11 @@ enum Command {
     Fix(commands::fix::Args),
 }
 
+/// The command line with every verb, for the man pages and the completions of shells.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// The whole program.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
