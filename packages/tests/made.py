@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "workloads"))
 DIST = Path(os.environ.get("EBB_DIST", ROOT / "dist"))
 # Nothing of the checkout, and no setting of this machine's Python.
 BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
+# Exit codes of `ebb why` that say where the memory is.
+VERDICTS = range(0, 21)
 
 
 def one(pattern: str) -> Path:
