@@ -87,9 +87,14 @@ def debian(package: str, licence: str) -> Component | None:
 
 
 def c_library(architecture: str, own: str) -> list[Component]:
-    """What a static program has of glibc and gcc."""
-    names = ("libc6-dev", "libgcc-12-dev") if architecture == own else ("libc6-dev-arm64-cross", "libgcc-12-dev-arm64-cross")
-    found = [debian(names[0], "LGPL-2.1-or-later"), debian(names[1], "GPL-3.0-or-later WITH GCC-exception-3.1")]
+    """What a static program has of glibc and gcc: Debian's packages, for another architecture the cross compiler's."""
+    debian_name = {"x86_64": "amd64", "aarch64": "arm64"}[architecture]
+    prefix, suffix = ("", "") if architecture == own else (f"{architecture}-linux-gnu-", f"-{debian_name}-cross")
+    compiler = run(f"{prefix}gcc", "-dumpversion").strip().partition(".")[0]
+    found = [
+        debian(f"libc6-dev{suffix}", "LGPL-2.1-or-later"),
+        debian(f"libgcc-{compiler}-dev{suffix}", "GPL-3.0-or-later WITH GCC-exception-3.1"),
+    ]
     return [component for component in found if component]
 
 

@@ -107,12 +107,14 @@ def main() -> None:
     arguments = parser.parse_args()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
     out = arguments.out
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
+    for old in [*out.glob("ebbmalloc-*"), *out.glob("SHA256SUMS")]:
+        old.unlink()
+    shutil.rmtree(out / "tree", ignore_errors=True)
     for arch in arguments.arch:
         pack(arguments.built / arch, arch, out, epoch)
     shutil.rmtree(out / "tree")
-    files = sorted(path for path in out.iterdir())
+    files = sorted(out.glob("ebbmalloc-*"))
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     (out / "SHA256SUMS").write_text(sums)
     print(sums, end="")

@@ -9,6 +9,8 @@ import unittest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "packages"))
 sys.path.insert(0, str(ROOT / "workloads"))
+from answers.needs import needs  # noqa: E402, F401
+
 DIST = Path(os.environ.get("EBB_DIST", ROOT / "dist"))
 # Nothing of the checkout, and no setting of this machine's Python.
 BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}

@@ -11,7 +11,8 @@ import tarfile
 import tempfile
 import unittest
 
-from made import DIST, ROOT, VERDICTS, one
+
+from made import DIST, ROOT, VERDICTS, needs, one
 
 # A mount namespace of its own: /proc of the root ends with the command.
 ENTER = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
@@ -76,6 +77,51 @@ class Files(unittest.TestCase):
                          sha256(one("*-ARCH-linux.tar.gz").read_bytes()).hexdigest())
 
 
+PROGRAM = """
+#include <ebbmalloc.h>
+int main(void) {
+    void *block = mallocx(100, MALLOCX_ZERO);
+    struct mallinfo2 info = mallinfo2();
+    return block && info.uordblks >= 100 && info.uordblks < 1000000 ? 0 : 1;
+}
+"""
+
+
+@needs("build-essential", "pkg-config")
+class Linked(unittest.TestCase):
+    """A C program built with nothing but the unpacked archive."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        with tarfile.open(one("*-ARCH-linux.tar.gz")) as archive:
+            archive.extractall(self.folder, filter="tar")
+        [self.prefix] = self.folder.iterdir()
+        (self.folder / "program.c").write_text(PROGRAM)
+
+    def asked(self, *options: str) -> list[str]:
+        environment = {"PATH": "/usr/bin:/bin", "PKG_CONFIG_PATH": str(self.prefix / "lib/pkgconfig")}
+        done = subprocess.run(["pkg-config", *options, "ebbmalloc"], env=environment, check=True, capture_output=True, text=True)
+        return done.stdout.split()
+
+    def build(self, *options: str) -> Path:
+        program = self.folder / "program"
+        subprocess.run(["cc", "-o", program, self.folder / "program.c", *options], check=True)
+        return program
+
+    def test_with_the_shared_library(self):
+        program = self.build(*self.asked("--cflags", "--libs"))
+        subprocess.run([program], env={"LD_LIBRARY_PATH": str(self.prefix / "lib")}, check=True)
+
+    def test_with_the_archive(self):
+        program = self.build(*self.asked("--cflags"), str(self.prefix / "lib/libebbmalloc.a"), "-pthread")
+        subprocess.run([program], env={}, check=True)
+
+    def test_the_version(self):
+        self.assertIn(f"-{self.asked('--modversion')[0]}-", self.prefix.name)
+
+
 class EmptyRoot(unittest.TestCase):
     """A root with the archive, /proc, and one program with its libraries, as a service in a small image."""
 
@@ -94,15 +140,22 @@ class EmptyRoot(unittest.TestCase):
         (cls.root / "proc").mkdir()
         cls.copy("/bin/sleep")
         cls.copy("/bin/cat")
+        musl = Path(f"/lib/ld-musl-{os.uname().machine}.so.1")
+        if musl.exists():
+            cls.place(musl)
 
     @classmethod
     def copy(cls, program: str) -> None:
         """The program and its libraries, at their places."""
         used = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
         for path in [program, *re.findall(r"(/\S+)", used)]:
-            target = cls.root / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+            cls.place(Path(path))
+
+    @classmethod
+    def place(cls, path: Path) -> None:
+        target = cls.root / path.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
 
     def enter(self, *command: str) -> list:
         return ["unshare", "--mount", "sh", "-c", ENTER, str(self.root), *command]
@@ -134,6 +187,15 @@ class EmptyRoot(unittest.TestCase):
         self.assertIn(done.returncode, VERDICTS, done.stderr)
         self.assertIn("sleep", done.stdout)
         self.assertIn("glibc", done.stdout)
+
+    def test_a_musl_program(self):
+        if not shutil.which("musl-gcc"):
+            self.skipTest("not installed: musl-tools")
+        source = self.root / "maps.c"
+        source.write_text('#include <stdio.h>\nint main(void) { FILE *f = fopen("/proc/self/maps", "r"); int c;'
+                          " while ((c = getc(f)) != EOF) putchar(c); return 0; }")
+        subprocess.run(["musl-gcc", "-o", self.root / "maps", source], check=True)
+        self.assertIn("ebbmalloc", self.output("/bin/ebb", "run", "--", "/maps"))
 
     def test_run_preloads_the_library_into_a_program(self):
         maps = self.output("/bin/ebb", "run", "--", "/bin/cat", "/proc/self/maps")
