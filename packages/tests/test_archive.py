@@ -95,8 +95,7 @@ class Linked(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        with tarfile.open(one("*-ARCH-linux.tar.gz")) as archive:
-            archive.extractall(self.folder, filter="tar")
+        subprocess.run(["tar", "-xzf", one("*-ARCH-linux.tar.gz"), "-C", self.folder], check=True)
         [self.prefix] = self.folder.iterdir()
         (self.folder / "program.c").write_text(PROGRAM)
 
@@ -133,10 +132,7 @@ class EmptyRoot(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.root = Path(cls.folder.name)
-        with tarfile.open(archive) as packed:
-            for member in packed:
-                member.name = member.name.partition("/")[2] or "."
-                packed.extract(member, cls.root, filter="tar")
+        subprocess.run(["tar", "-xzf", archive, "-C", cls.root, "--strip-components", "1"], check=True)
         (cls.root / "proc").mkdir()
         cls.copy("/bin/sleep")
         cls.copy("/bin/cat")
