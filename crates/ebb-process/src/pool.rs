@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
 use procfs::process::{MMapPath, MemoryMaps};
 
 use super::hidden::{self, Found};
@@ -27,8 +28,8 @@ pub fn of_mappings(pid: i32, maps: &MemoryMaps) -> Option<Pool> {
 }
 
 /// The allocators inside Arrow, and the variable from which each takes its settings.
-const INSIDE_ARROW: [(&str, Option<&str>); 2] =
-    [("mimalloc", None), ("jemalloc", Some("JE_ARROW_MALLOC_CONF"))];
+const INSIDE_ARROW: [(Allocator, Option<&str>); 2] =
+    [(Allocator::Mimalloc, None), (Allocator::Jemalloc, Some("JE_ARROW_MALLOC_CONF"))];
 /// jemalloc has pages of its own from its start on, with Arrow's pool elsewhere.
 const LEAST_USED: u64 = 1 << 20;
 
