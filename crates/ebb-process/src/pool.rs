@@ -24,7 +24,7 @@ pub fn of_mappings(pid: i32, maps: &MemoryMaps) -> Option<Pool> {
         MMapPath::Path(path) => path.file_name().is_some_and(is_arrow),
         _ => false,
     });
-    (has_arrow && !is_told(pid, ARROW)).then_some(Pool::Arrow)
+    (has_arrow && !is_set_at_start(pid, ARROW)).then_some(Pool::Arrow)
 }
 
 /// The allocators inside Arrow, and the variable from which each takes its settings.
@@ -82,7 +82,7 @@ fn is_arrow(file: &OsStr) -> bool {
 }
 
 /// Whether the process was started with that variable at that value.
-fn is_told(pid: i32, (name, value): (&str, &str)) -> bool {
+fn is_set_at_start(pid: i32, (name, value): (&str, &str)) -> bool {
     let variables = environ::at_start(pid).unwrap_or_default();
     variables.get(OsStr::new(name)).is_some_and(|it| it == value)
 }

@@ -76,7 +76,9 @@ pub fn of_file(
             ..asked
         }));
     }
-    let is_named = file.file_name().is_some_and(|name| name.to_string_lossy().contains(Allocator::Jemalloc.name()));
+    let is_named = file
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().contains(Allocator::Jemalloc.name()));
     if !is_named {
         return Ok(None);
     }

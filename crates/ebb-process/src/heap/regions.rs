@@ -28,7 +28,11 @@ fn reader(allocator: Allocator) -> Option<Reader> {
 
 /// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not served a request,
 /// `None` for one without a reader.
-pub fn read_mapped(pid: i32, allocator: Allocator, name: &Path) -> Option<Result<Option<Heap>, String>> {
+pub fn read_mapped(
+    pid: i32,
+    allocator: Allocator,
+    name: &Path,
+) -> Option<Result<Option<Heap>, String>> {
     let reader = reader(allocator)?;
     let read =
         Target::open(pid).map_err(Unsupported::from).and_then(|target| reader(&target, name));
