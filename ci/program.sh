@@ -108,7 +108,8 @@ done
 carry_header
 for arch in $archs; do
     target=$arch-unknown-linux-gnu
-    RUSTFLAGS="$program_flags $same" ${CARGO:-cargo} build --profile dist -p ebb --features carried --target "$target"
+    # A panic aborts, so the program needs no unwind tables; debuggers find theirs in the debug file.
+    RUSTFLAGS="$program_flags $same -C force-unwind-tables=no" ${CARGO:-cargo} build --profile dist -p ebb --features carried --target "$target"
     split "$arch" "target/$target/dist/ebb" "target/static/$arch/ebb"
     chmod 755 "target/static/$arch/ebb"
 done

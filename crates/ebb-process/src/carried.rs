@@ -341,3 +341,137 @@ impl fmt::Display for Placed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+    use std::process::Command;
+
+    const LIBRARY: Carried =
+        Carried { arch: "x86_64", bytes: b"\x7fELF, or nearly", version: "0.0.0" };
+
+    fn home() -> (tempfile::TempDir, Base) {
+        let home = tempfile::tempdir().unwrap();
+        let base = Base::Home(home.path().to_owned());
+        (home, base)
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn it_is_written_once_for_its_user_alone() {
+        let (home, base) = home();
+        let path = LIBRARY.cached_below(&base).unwrap();
+        assert_eq!(path, home.path().join(".cache/ebb/0.0.0-unknown/libebbmalloc.so"));
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY.bytes);
+        for folder in path.ancestors().skip(1).take(3) {
+            assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o700, "{}", folder.display());
+        }
+        let written = fs::metadata(&path).unwrap().ino();
+        assert_eq!(LIBRARY.cached_below(&base).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), written);
+        assert_eq!(
+            fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing half-written"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_it_is_replaced() {
+        let (home, base) = home();
+        let path = LIBRARY.cached_below(&base).unwrap();
+        fs::write(&path, b"\x7fELF, or NEARLY").unwrap();
+        LIBRARY.cached_below(&base).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY.bytes, "damaged");
+
+        mode(&path, 0o666);
+        LIBRARY.cached_below(&base).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644, "writable");
+
+        let other = home.path().join("other");
+        fs::write(&other, LIBRARY.bytes).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(&other, &path).unwrap();
+        LIBRARY.cached_below(&base).unwrap();
+        assert!(fs::symlink_metadata(&path).unwrap().is_file(), "a link");
+        assert!(other.exists());
+    }
+
+    #[test]
+    fn a_folder_that_another_user_could_change_is_refused() {
+        type Prepare = fn(&Path);
+        let cases: [(&str, Prepare, &str); 6] = [
+            ("cache open", |home| mode(&home.join(".cache/ebb"), 0o750), "is open to other users"),
+            ("home open", |home| mode(home, 0o777), "can be written by other users"),
+            (
+                "a link",
+                |home| {
+                    fs::rename(home.join(".cache/ebb"), home.join("elsewhere")).unwrap();
+                    symlink(home.join("elsewhere"), home.join(".cache/ebb")).unwrap();
+                },
+                "is a symbolic link",
+            ),
+            (
+                "a file",
+                |home| {
+                    fs::remove_dir_all(home.join(".cache")).unwrap();
+                    fs::write(home.join(".cache"), "").unwrap();
+                },
+                "is not a folder",
+            ),
+            ("no home", |home| fs::remove_dir_all(home).unwrap(), "No such file or directory"),
+            (
+                "another's",
+                |home| chown(home.join(".cache/ebb"), Some(65534), None).unwrap(),
+                "belongs to another user",
+            ),
+        ];
+        for (name, prepare, why) in cases {
+            if name == "another's" && !Uid::effective().is_root() {
+                continue;
+            }
+            let (home, base) = home();
+            LIBRARY.cached_below(&base).unwrap();
+            prepare(home.path());
+            let error = LIBRARY.cached_below(&base).unwrap_err().to_string();
+            assert!(error.contains(why), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_split_is_refused() {
+        let (home, _) = home();
+        let folder = home.path().join("a b");
+        create(&folder).unwrap();
+        let error = LIBRARY.cached_below(&Base::Cache(folder)).unwrap_err();
+        assert!(matches!(error, NotCached::Separator(_)), "{error}");
+    }
+
+    #[test]
+    fn only_absolute_folders_are_taken() {
+        let found = |xdg: Option<&str>, home: Option<&str>| {
+            base(|name| if name == "HOME" { home } else { xdg }.map(PathBuf::from))
+        };
+        assert_eq!(found(Some("/c"), Some("/h")), Some(Base::Cache("/c".into())));
+        assert_eq!(found(Some("c"), Some("/h")), Some(Base::Home("/h".into())));
+        assert_eq!(found(None, Some("")), None);
+        assert_eq!(found(None, None), None);
+    }
+
+    #[test]
+    fn in_memory_it_is_sealed_and_inherited() {
+        let path = LIBRARY.in_memory().unwrap();
+        assert!(is_in_memory(&path), "{}", path.display());
+        assert!(
+            File::options().write(true).open(&path).is_err_and(|error| {
+                matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+            }) || File::options().write(true).open(&path).unwrap().write_all(b"x").is_err()
+        );
+        let read = Command::new("sh").args(["-c", "cat \"$1\"", "sh"]).arg(&path).output().unwrap();
+        assert_eq!(read.stdout, LIBRARY.bytes, "a child of a child");
+    }
+}

@@ -3,8 +3,6 @@
 
 use std::process::ExitCode;
 
-use ebb_process::carried::Contents;
-
 /// The commit that it was built from.
 const COMMIT: Option<&str> = option_env!("EBB_COMMIT");
 
@@ -34,7 +32,9 @@ mod carried {
 
 #[cfg(not(feature = "carried"))]
 mod carried {
-    pub const CONTENTS: super::Contents = super::Contents { libraries: &[], header: &[] };
+    use ebb_process::carried::Contents;
+
+    pub const CONTENTS: Contents = Contents { libraries: &[], header: &[] };
 }
 
 /// Has libc look names of hosts up by what it has inside: /etc/hosts and DNS. It would load modules that
