@@ -50,7 +50,7 @@ impl Region {
         base: 0,
         granules: 0,
         top: 0,
-        clean: true,
+        clean: false,
         committed: 0,
         map: 0,
         descriptors: 0,

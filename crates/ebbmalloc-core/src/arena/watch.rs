@@ -5,7 +5,7 @@
 //! Pages are fresh when they were not resident before: from address space that was never used, from
 //! clean extents, and returned pages of slabs. They become resident when they are touched, soon.
 
-use super::Arena;
+use super::{Arena, GROWTH_STEP};
 use crate::base::sync::Ordering as SeamOrdering;
 use crate::os::Os;
 use core::sync::atomic::Ordering;
@@ -23,9 +23,8 @@ impl Arena {
     /// Counts pages that will become resident.
     pub(crate) fn note_fresh(&self, bytes: usize) {
         let fresh = self.fresh_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if fresh >= self.growth_mark.load(Ordering::Relaxed)
-            && self.freed_bytes.load(SeamOrdering::Relaxed) & GROWN == 0
-        {
+        let mark = self.growth_mark.load(Ordering::Relaxed).wrapping_add(GROWTH_STEP);
+        if fresh >= mark && self.freed_bytes.load(SeamOrdering::Relaxed) & GROWN == 0 {
             self.freed_bytes.fetch_or(GROWN, SeamOrdering::Relaxed);
         }
     }
@@ -37,7 +36,7 @@ impl Arena {
 
     /// The next look is due when [`Arena::fresh_bytes`] comes to `mark`.
     pub fn set_growth_mark(&self, mark: usize) {
-        self.growth_mark.store(mark, Ordering::Relaxed);
+        self.growth_mark.store(mark.wrapping_sub(GROWTH_STEP), Ordering::Relaxed);
     }
 
     /// Bytes freed since the last tick, and far more once the heap has grown up to the mark: one load

@@ -4,6 +4,7 @@
 //! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
 
 use super::holds::Held;
+use super::rank::KeptRank;
 pub use super::rank::Rank;
 use super::sync::{AtomicU32, Ordering, UnsafeCell, initialiser, spin_hint};
 use crate::os::Os;
@@ -30,7 +31,7 @@ pub struct Lock<T> {
     /// Written by whoever takes or gives back the lock. Acquire on taking pairs with the release
     /// on giving back (loom: `lock_hands_over_the_value`).
     state: AtomicU32,
-    rank: Rank,
+    rank: KeptRank,
     value: UnsafeCell<T>,
 }
 
@@ -44,7 +45,7 @@ impl<T> Lock<T> {
     initialiser! {
         /// A free lock around `value`.
         pub fn new(rank: Rank, value: T) -> Self {
-            Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+            Self { state: AtomicU32::new(FREE), rank: rank.kept(), value: UnsafeCell::new(value) }
         }
     }
 
@@ -242,13 +243,13 @@ mod order {
 
 #[cfg(not(all(test, not(loom))))]
 mod order {
-    use super::Rank;
+    use super::KeptRank;
     #[inline(always)]
-    pub fn taking(_: Rank) {}
+    pub fn taking(_: KeptRank) {}
     #[inline(always)]
-    pub fn taking_unordered(_: Rank) {}
+    pub fn taking_unordered(_: KeptRank) {}
     #[inline(always)]
     pub fn assert_none_held() {}
     #[inline(always)]
-    pub fn giving(_: Rank) {}
+    pub fn giving(_: KeptRank) {}
 }

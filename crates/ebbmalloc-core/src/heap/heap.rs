@@ -54,14 +54,17 @@ impl<'a> Access<'a> {
     }
 }
 
+/// Where the clock starts: a stamp may lie a few ticks before it.
+pub(super) const FIRST_TICK: u32 = 16;
+
 /// An allocator instance.
 pub struct HeapWith<O, P> {
     /// The kernel.
     pub os: O,
     pub(super) arena: Arena,
     pub(super) metadata: Metadata,
-    /// The purger's clock. Written by the purger alone; a stamp may be one tick old.
-    pub(super) tick: AtomicU32,
+    /// Passes of the purger's clock. Written by the purger alone; a stamp may be one tick old.
+    pub(super) passes: AtomicU32,
     /// One pass of the purger, or of trim, at a time; a fork waits for its end. Acquire on setting it
     /// pairs with release on clearing it (loom: `fork_against_pass`).
     pub(super) purging: AtomicBool,
@@ -157,7 +160,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     }
 
     pub(super) fn now(&self) -> u32 {
-        self.tick.load(Ordering::Relaxed)
+        self.passes.load(Ordering::Relaxed).wrapping_add(FIRST_TICK)
     }
 
     /// Shards in use: one for each processor that the process can keep busy, up to [`Parts::SHARDS`].

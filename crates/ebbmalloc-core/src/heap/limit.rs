@@ -61,8 +61,8 @@ impl<O: Os> Heap<O> {
         if pressure.looking.swap(true, Ordering::Acquire) {
             return false;
         }
-        let short = fresh >= pressure.due_at.load(Ordering::Relaxed) && self.look(fresh);
-        let due = pressure.due_at.load(Ordering::Relaxed);
+        let short = fresh >= pressure.due_at() && self.look(fresh);
+        let due = pressure.due_at();
         self.arena.set_growth_mark(due.min(fresh + GROWTH_STEP));
         pressure.looking.store(false, Ordering::Release);
         short
@@ -104,7 +104,7 @@ impl<O: Os> Heap<O> {
             }
         };
         pressure.untouched.store(untouched, Ordering::Relaxed);
-        pressure.due_at.store(fresh + stride, Ordering::Relaxed);
+        pressure.set_due_at(fresh + stride);
         let was_near = pressure.near.swap(near, Ordering::Relaxed);
         if !near {
             return false;

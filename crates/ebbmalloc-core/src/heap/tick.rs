@@ -105,7 +105,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             return None;
         }
         if reason != Reason::Trim {
-            self.tick.fetch_add(1, Ordering::Relaxed);
+            self.passes.fetch_add(1, Ordering::Relaxed);
             self.counters.ticks.fetch_add(1, Ordering::Relaxed);
         } else {
             self.counters.trims.fetch_add(1, Ordering::Relaxed);

@@ -192,10 +192,11 @@ unsafe impl Os for Linux {
     fn address_space_limit(&self) -> Option<usize> {
         if !self.is_confined() {
             let limit = scarcity::limit(scarcity::RLIMIT_AS);
+            let limit = if limit == scarcity::NO_LIMIT { 0 } else { limit.max(1) };
             self.address_space.store(limit, Ordering::Relaxed);
         }
         let limit = self.address_space.load(Ordering::Relaxed);
-        (limit != scarcity::NO_LIMIT).then_some(limit)
+        (limit != 0).then_some(limit)
     }
 
     fn cpus(&self) -> usize {
