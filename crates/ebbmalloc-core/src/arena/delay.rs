@@ -30,7 +30,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Before the first tick: 16 MiB in runs of 16 pages each, as measured beside [`FAULT_NS`].
+    /// Before the first tick: 16 MiB in runs of 16 pages each, as measured next to [`FAULT_NS`].
     pub const PRIOR: Self = Self { cpu_ns: 4096 * 300, pages: 4096 };
 
     /// After one more tick. A tick that returned nothing was not for nothing: it is part of the price

@@ -64,7 +64,7 @@ pub struct Extents {
     pub(super) fresh_granules: usize,
 }
 
-// SAFETY: the descriptors behind the pointers belong to whoever holds the arena's lock.
+// SAFETY: the descriptors behind the pointers belong to the thread that holds the arena's lock.
 unsafe impl Send for Extents {}
 
 impl Extents {
@@ -201,7 +201,7 @@ impl Extents {
     /// Takes back the `len` granules from `head` on. Dirty ones get `tick` as their stamp.
     ///
     /// # Safety
-    /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), nobody uses them
+    /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), no thread uses them
     /// any more, and if `fill` is clean they all read as zero and are not resident.
     pub unsafe fn free(&mut self, head: *mut Granule, len: u32, fill: Fill, tick: u32) {
         // SAFETY: `free_as` asks for the same: the granules are the caller's, unused, and as clean as it says.
@@ -258,7 +258,7 @@ impl Extents {
         }
     }
 
-    /// Whether the unit of `len` granules at `head` and the `more` behind it may become one.
+    /// Whether the unit of `len` granules at `head` and the `more` after it may become one.
     ///
     /// # Safety
     /// `head` is a valid descriptor.
@@ -304,7 +304,7 @@ impl Extents {
     /// Makes a free extent known: marks its ends and puts it into its tree. `stale` is
     /// `STALE_INSIDE` if the descriptors inside may be resident.
     unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32, stale: u8) {
-        // SAFETY: called only with granules that belong to nobody else, under the lock.
+        // SAFETY: called only with granules that belong to no other thread, under the lock.
         unsafe {
             if fill == Fill::Dirty {
                 return self.link_dirty(head, len, oldest, Walk::push);
@@ -407,10 +407,10 @@ impl Tree<Granule, ByLength> {
     }
 }
 
-/// Makes a run of a dirty extent begin `at` granules behind `head`, where one begins.
+/// Makes a run of a dirty extent begin `at` granules after `head`, where one begins.
 ///
 /// # Safety
-/// `head` is the first granule of a run in a dirty extent with at least `at + 1` granules behind and with it, and the
+/// `head` is the first granule of a run in a dirty extent with at least `at + 1` granules after and with it, and the
 /// caller holds the arena's lock.
 unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
     // SAFETY: `head` starts a run under the arena's lock (fn contract); runs follow each other without a gap, so each step stays in the extent.
@@ -433,9 +433,9 @@ unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
 /// Marks the `len` granules at `head` as a free extent.
 ///
 /// # Safety
-/// They belong to nobody else, and the caller holds the arena's lock.
+/// They belong to no other thread, and the caller holds the arena's lock.
 unsafe fn mark_free(head: *mut Granule, len: u32, fill: Fill, oldest: u32) {
-    // SAFETY: the granules belong to nobody else, and the lock is held (fn contract), so both ends may be written.
+    // SAFETY: the granules belong to no other thread, and the lock is held (fn contract), so both ends may be written.
     unsafe {
         mark_ends(head, len, Kind::Free);
         (*head).fill = fill;

@@ -7,8 +7,8 @@
 //! the pages of those inside clean extents are returned.
 //!
 //! Who may touch which field: `base`, `kind`, `head`, `class` and `shard` change only
-//! while the granule belongs to nobody else (free, under the arena's lock) and may be read by
-//! whoever holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
+//! while the granule belongs to no other thread (free, under the arena's lock) and may be read by
+//! the thread that holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
 //! fields of an extent or a large block to the arena's lock.
 
 use crate::base::corrupt::Corruption;

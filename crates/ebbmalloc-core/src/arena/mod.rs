@@ -47,7 +47,7 @@ pub struct Arena {
     pub freed_bytes: LoomUsize,
     /// Bytes of pages that were not resident when they were handed out. Relaxed: a hint.
     fresh_bytes: AtomicUsize,
-    /// How much of that is reason to look at limits. Written by whoever looks; relaxed.
+    /// How much of that is reason to look at limits. Written by the thread that looks; relaxed.
     growth_mark: AtomicUsize,
     /// See `huge_pages`.
     huge_pages: AtomicBool,
@@ -220,7 +220,7 @@ impl Arena {
     /// Enters a class into the byte map for the granule at `base`; 0 sends look-ups the slow way.
     pub fn set_class(&self, base: usize, class: u8) {
         if let Some(byte) = self.byte_of(base) {
-            // Whoever looks the byte up holds a pointer into the slab, which reached it after this store; release for
+            // The thread that looks the byte up holds a pointer into the slab, which reached it after this store; release for
             // the fence of who finds a 0 and looks at what was made before it (`Heap::place_in_lender`).
             byte.store(class, Ordering::Release);
         }

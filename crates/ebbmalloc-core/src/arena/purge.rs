@@ -131,7 +131,7 @@ impl Arena {
                 // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
                 let run_count = unsafe { runs_of(leaving, os.page_bytes(), &mut runs) };
                 assert_none_held();
-                // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
+                // SAFETY: the runs were taken out of every list under the lock: no other thread uses them.
                 let discarded = unsafe { os.discard(&runs[..run_count]) };
                 total.returned_bytes += discarded.returned_bytes;
                 total.refused_bytes += discarded.refused_bytes;
@@ -139,7 +139,7 @@ impl Arena {
                 let refused = discarded.refused_bytes > 0;
                 let mut extents = self.lock(os);
                 for item in leaving {
-                    // SAFETY: marked as leaving by `take`, so nobody else touched it.
+                    // SAFETY: marked as leaving by `take`, so no other thread touched it.
                     unsafe { extents.returned(item, refused, look.now) };
                 }
                 if refused {
@@ -274,7 +274,7 @@ impl Extents {
     /// The `len` granules at `head` belong to the caller.
     unsafe fn leave(&mut self, head: *mut Granule, len: u32, part: Part) -> Leaving {
         let kind = if cfg!(ebb_mutation = "leaving_extent") { Kind::Free } else { Kind::Leaving };
-        // SAFETY: the granules belong to the caller (fn contract), so nobody else writes the descriptors at their
+        // SAFETY: the granules belong to the caller (fn contract), so no other thread writes the descriptors at their
         // ends.
         unsafe { mark_ends(head, len, kind) };
         self.leaving_granules += len as usize;

@@ -1,6 +1,6 @@
 //! A region: one reservation of address space with its byte map and its descriptors.
 //!
-//! Address space is handed out from the front; what lies behind `top` was never used. The byte map
+//! Address space is handed out from the front; what lies after `top` was never used. The byte map
 //! has a byte a granule, the class number of the slab there or 0, and is readable for the whole
 //! region, so that a look-up is one subtraction, one comparison and one load.
 
@@ -70,7 +70,7 @@ impl Region {
         let map = match os.reserve(map_bytes + descriptor_bytes, GRANULE) {
             Ok(map) => map.as_ptr() as usize,
             Err(error) => {
-                // SAFETY: reserved just above, nobody knows it.
+                // SAFETY: reserved just above, no thread knows it.
                 unsafe { os.release_blocks(base, granules * GRANULE) };
                 return Err(error);
             }
@@ -89,14 +89,14 @@ impl Region {
 
     /// Undoes [`Region::reserve`].
     pub fn release<O: Os>(self, os: &O) {
-        // SAFETY: called only for a region that nobody uses anything of.
+        // SAFETY: called only for a region that no thread uses anything of.
         unsafe { os.release_blocks(self.base, self.granules * GRANULE) };
         self.release_metadata(os);
     }
 
     /// The same, where the address space of its blocks went already.
     pub fn release_metadata<O: Os>(self, os: &O) {
-        // SAFETY: nobody uses anything of the region any more, as `self` is consumed; the range is its metadata.
+        // SAFETY: no thread uses anything of the region any more, as `self` is consumed; the range is its metadata.
         unsafe { os.release(self.map, self.metadata_end - self.map) };
     }
 
@@ -190,7 +190,7 @@ impl Region {
     }
 }
 
-/// Takes a commit of metadata back that no granule needs: from `before` bytes behind `start` to `after`. Returns how
+/// Takes a commit of metadata back that no granule needs: from `before` bytes after `start` to `after`. Returns how
 /// many bytes are committed.
 fn undo_commit<O: Os>(os: &O, start: usize, before: usize, after: usize) -> usize {
     if before == after {

@@ -35,7 +35,7 @@ impl Arena {
                 break;
             };
             let bytes = len as usize * GRANULE;
-            // SAFETY: taken out of the tree under the lock, so nobody uses it.
+            // SAFETY: taken out of the tree under the lock, so no thread uses it.
             let gone = unsafe { os.give_up(base, bytes, scarce) }.is_ok();
             // SAFETY: taken out above.
             unsafe { self.lock(os).given_up(head, len, gone.then_some(scarce)) };

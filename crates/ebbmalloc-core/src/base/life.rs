@@ -52,7 +52,7 @@ pub enum Start {
 
 /// See the module.
 pub struct Life {
-    /// Id of the thread, or [`STARTING`], or 0. Written by whoever starts the thread, and by the kernel. Acquire of a 0
+    /// Id of the thread, or [`STARTING`], or 0. Written by the thread that starts it, and by the kernel. Acquire of a 0
     /// pairs with the kernel's clearing, and with the release in `leave`.
     thread: AtomicU32,
     /// [`HASTEN`] and a number of [`HOLDER`]s.

@@ -27,7 +27,7 @@ const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A value behind a lock.
 pub struct Lock<T> {
-    /// Written by whoever takes or gives back the lock. Acquire on taking pairs with the release
+    /// Written by the thread that takes or releases the lock. Acquire on taking pairs with the release
     /// on giving back (loom: `lock_hands_over_the_value`).
     state: AtomicU32,
     rank: Rank,
@@ -125,9 +125,9 @@ impl<T> Lock<T> {
     /// Calls `work` with the value, whether or not the lock is held.
     ///
     /// # Safety
-    /// Nobody else uses the value meanwhile: the caller holds the lock, or is its process's only thread.
+    /// No other thread uses the value meanwhile: the caller holds the lock, or is its process's only thread.
     pub unsafe fn frozen_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: nobody else uses the value (fn contract), and `freeze` and the process's only thread hold no guard.
+        // SAFETY: no other thread uses the value (fn contract), and `freeze` and the process's only thread hold no guard.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 

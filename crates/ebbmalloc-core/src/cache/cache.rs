@@ -154,7 +154,7 @@ impl Cache {
         Self { in_use: AtomicU8::new(1), ..Self::none() }
     }
 
-    /// Bytes of a cache with the first memory of its stacks, which lies behind it.
+    /// Bytes of a cache with the first memory of its stacks, which lies after it.
     pub const BYTES: usize = size_of::<Self>() + Stack::ALL_FIRST_WORDS * size_of::<Entry>();
 
     /// Makes an empty cache for `shard` at `place`; `explicit` if it is no thread's own.

@@ -1,4 +1,4 @@
-//! Draining a cache: what its thread did not touch since the last tick goes back to the bins, in steps, so
+//! Draining a cache: what its thread did not touch since the last tick is returned to the bins, in steps, so
 //! that no lock is held for long.
 
 use super::bins::Bins;
@@ -105,7 +105,7 @@ impl Cache {
                     if count < cold {
                         return false;
                     }
-                    // Of a stack that was empty already nobody knows when it was used.
+                    // If the stack was empty before, it is not known when it was last used.
                     let mut idle = !drain.all && drain.count > 0;
                     if drain.count > 0 {
                         demand.was_cold();

@@ -187,7 +187,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// Says that an arena ends: nobody finds it any more. False if it does already.
+    /// Says that an arena ends: no thread finds it any more. False if it does already.
     pub fn begin_end(&self, arena: &ExplicitArena) -> bool {
         // Acquire pairs with the release of `create`.
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl ExplicitArenas {
     /// # Safety
     /// It was [reset](ExplicitArena::reset) after [`ExplicitArenas::begin_end`], and no pass is under way.
     pub unsafe fn end<O: Os>(&self, arena: &ExplicitArena, supply: &Supply<O>) {
-        // SAFETY: the arena was reset after its end began (fn contract): nobody has a block of it, and nobody finds it.
+        // SAFETY: the arena was reset after its end began (fn contract): no thread has a block of it, and no thread finds it.
         self.with(arena, supply, |supply| unsafe {
             arena.arena.release_regions(supply.os);
         });
@@ -251,7 +251,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// Whether nobody holds one of these locks.
+    /// Whether no thread holds one of these locks.
     pub fn is_at_rest(&self) -> bool {
         let is_held = |arena: &ExplicitArena| {
             arena.arena.is_held() || arena.bins().any(|(_, bin)| bin.raw().is_held())

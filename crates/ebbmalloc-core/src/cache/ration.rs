@@ -52,7 +52,7 @@ const START: [u16; RATIONED + 2] = {
     start
 };
 
-/// What a rationed cache has beside its stacks.
+/// What a rationed cache has next to its stacks.
 #[derive(Debug)]
 pub struct Rations {
     /// Allocations between the ration of a class and the next one to be sampled; [`UNKNOWN`] until that
@@ -342,7 +342,7 @@ unsafe fn copy(from: *const Entry, to: *mut Entry, count: usize) {
     }
 }
 
-/// Where the words of a class's ration are, behind those of the stacks.
+/// Where the words of a class's ration are, after those of the stacks.
 const fn ration_of(class: usize) -> usize {
     CLASSES + class
 }

@@ -54,7 +54,7 @@ impl<O: Os> Heap<O> {
     /// The process has no other thread, and this one, whose cache is `own`, is not inside an operation.
     pub unsafe fn take_over(&self, own: Option<&Cache>) {
         let whole = self.is_at_rest() || cfg!(ebb_mutation = "fork_torn");
-        // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
+        // SAFETY: the process has no other thread (fn contract), so no thread holds a lock or uses a cache.
         unsafe { self.reset_locks() };
         if whole {
             self.leave_to_parent();
@@ -80,7 +80,7 @@ impl<O: Os> Heap<O> {
     /// The process has no other thread.
     pub unsafe fn go_on_inside(&self) {
         self.parts.gate.reset();
-        // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
+        // SAFETY: the process has no other thread (fn contract), so no thread holds a lock or uses a cache.
         unsafe { self.parts.caches.forget_freeze() };
     }
 
@@ -109,7 +109,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As for [`Heap::take_over`].
     unsafe fn reset_locks(&self) {
-        // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
+        // SAFETY: the process has no other thread (fn contract), so no thread holds a lock or uses a cache.
         unsafe {
             self.metadata.reset();
             self.parts.profile.take_over();

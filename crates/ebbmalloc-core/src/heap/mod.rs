@@ -225,7 +225,7 @@ impl<O: Os> Heap<O> {
         unsafe { own.limit(&self.supply(), &self.parts.bins, classes_up_to(bytes)) }
     }
 
-    /// Unmakes the calling thread's cache; what it holds goes back to the bins.
+    /// Unmakes the calling thread's cache; what it holds is returned to the bins.
     ///
     /// # Safety
     /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.

@@ -17,9 +17,9 @@ pub struct Utilization {
     pub slots: usize,
     /// Bytes.
     pub bytes: usize,
-    /// The same of all slabs of its bin.
+    /// Free slots in all slabs of its bin.
     pub bin_free: usize,
-    /// See there.
+    /// Slots in all slabs of its bin.
     pub bin_slots: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A program's own way to get and give back an arena's address space: the functions that jemalloc calls
+//! A program's own way to get and return an arena's address space: the functions that jemalloc calls
 //! extent hooks, in its layout. `arena/own_space.rs` calls most of them; [`Borders`] the two of the borders of units.
 
 use core::ffi::{c_uint, c_void};
@@ -110,7 +110,7 @@ impl Borders {
         true
     }
 
-    /// Whether the `first` bytes at `start` and the `second` behind them become one unit.
+    /// Whether the `first` bytes at `start` and the `second` after them become one unit.
     pub(crate) fn merge(&self, start: usize, first: usize, second: usize) -> bool {
         // SAFETY: null, or hooks that outlive the arena.
         let Some(hooks) = (unsafe { self.hooks.as_ref() }) else {

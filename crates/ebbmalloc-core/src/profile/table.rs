@@ -206,7 +206,7 @@ impl Table {
     pub fn reset<O: Os>(&mut self, os: &O, metadata: &Metadata) {
         self.epoch += 1;
         self.for_each_stack(&mut |table, stack| {
-            // SAFETY: in the table, under the lock; nobody knows a tally of the last epoch any more.
+            // SAFETY: in the table, under the lock; no thread knows a tally of the last epoch any more.
             unsafe {
                 let mut tally = (*stack).tallies;
                 while !tally.is_null() {

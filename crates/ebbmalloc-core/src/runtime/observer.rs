@@ -53,7 +53,7 @@ pub(super) enum Interest {
 /// What every thread is observed for, the flags above. Written at boot; relaxed.
 static EVERYONE: AtomicU8 = AtomicU8::new(0);
 
-/// The live counters of a thread. Written by the thread alone, read by whoever has their address.
+/// The live counters of a thread. Written by the thread alone, read by the thread that has their address.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Counters {
@@ -87,7 +87,7 @@ impl Observer {
         unsafe { self.cache.as_ref() }
     }
 
-    /// What the thread is observed for beside its counters and the profile: the flags of this module.
+    /// What the thread is observed for, besides its counters and the profile: the flags of this module.
     #[inline(always)]
     pub(super) fn flags(&self) -> u8 {
         self.flags.load(Ordering::Relaxed)
@@ -275,10 +275,10 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
 /// Takes the record of a thread that ends.
 ///
 /// # Safety
-/// It came from [`make`], and nobody uses it any more.
+/// It came from [`make`], and no thread uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
     end_thread(&observer.sampler);
-    // SAFETY: the record came from `make` and nobody uses it (fn contract); the cache that the rations were of is unmade.
+    // SAFETY: the record came from `make` and no thread uses it (fn contract); the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
             HEAP.free_metadata(rations.cast(), size_of::<Rations>());

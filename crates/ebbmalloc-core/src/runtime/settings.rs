@@ -210,7 +210,7 @@ pub(super) fn confirm() {
     HEAP.os.write_stderr(line.bytes());
 }
 
-/// Returns two pages that nobody uses, so that it is known how the kernel takes them.
+/// Returns two pages that no thread uses, so that it is known how the kernel takes them.
 fn try_discard() {
     let page = HEAP.os.page_bytes();
     let bytes = (3 * page).next_multiple_of(GRANULE);

@@ -242,7 +242,7 @@ impl Slabs {
             self.slabs_made += 1;
             self.resident_pages += (*head).resident.count_ones() as usize;
             if dirty {
-                // Pages that nobody touches here would stay resident for nothing.
+                // Pages that no thread touches here would stay resident for nothing.
                 self.list_for_visit(slab);
             }
             self.settle_room(slab, shape);

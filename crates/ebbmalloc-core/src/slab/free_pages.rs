@@ -1,5 +1,5 @@
 //! How many resident pages of a bin's slabs hold nothing live or cached: what a purge returns, told apart from what is
-//! free beside live slots. For statistics; nothing is counted while slots come and go.
+//! free next to live slots. For statistics; nothing is counted while slots come and go.
 //!
 //! A slab with such a page is on the list that the sweep visits, or on what is left of it during a sweep: slots came
 //! back since the sweep saw it, or the sweep has put it there again. So no other slab is looked at. The lock is given

@@ -2,7 +2,7 @@
 //! class, on pages that are resident already. So what one phase of a program left between its
 //! survivors serves the next phase, whose sizes are others, and no fresh page is touched.
 //!
-//! A lent block starts at a slot and covers the ones behind it, its tails, which a bitmap marks. The
+//! A lent block starts at a slot and covers the ones after it, its tails, which a bitmap marks. The
 //! byte map says 0 for a slab that lends, which sends every free to the slow path: there
 //! [`Slab::slots_at`] tells how many slots a block has. When the last lent block is back the byte map
 //! gets the class again; the bitmap stays until the slab goes.
@@ -221,7 +221,7 @@ impl Slab {
         }
     }
 
-    /// The bitmap of tails: written under the lock, read by whoever frees a block. `None` if the slab
+    /// The bitmap of tails: written under the lock, read by the thread that frees a block. `None` if the slab
     /// never lent.
     unsafe fn tails<'a>(self, shape: Shape) -> Option<&'a [AtomicU64]> {
         // SAFETY: the slab is one; its memory holds as many words, until the slab is whole.

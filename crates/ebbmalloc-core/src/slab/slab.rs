@@ -84,13 +84,13 @@ impl Slab {
         true
     }
 
-    /// Gives the bitmap back, when the slab's granules go back to the arena; `idle` says that nobody used the slab
+    /// Gives the bitmap back, when the slab's granules are returned to the arena; `idle` says that no thread used the slab
     /// since the last tick.
     ///
     /// # Safety
     /// The slab is whole (all slots free) and not used afterwards.
     pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, idle: bool) {
-        // SAFETY: the slab is whole, so no lent block is out, and nobody uses it afterwards (fn contract).
+        // SAFETY: the slab is whole, so no lent block is out, and no thread uses it afterwards (fn contract).
         unsafe { self.forget_tails(os, metadata, shape, idle) };
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.
@@ -244,7 +244,7 @@ impl Slab {
         Ok(())
     }
 
-    /// After slots came back that nobody used since the last tick: so were their pages, if nothing
+    /// After slots came back that no thread used since the last tick: so were their pages, if nothing
     /// else touched them.
     ///
     /// # Safety

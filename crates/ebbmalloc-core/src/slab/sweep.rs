@@ -1,4 +1,4 @@
-//! The sweep: pages inside live slabs on which no slot was live at two ticks running go back to the
+//! The sweep: pages inside live slabs on which no slot was live at two ticks running are returned to the
 //! kernel.
 //!
 //! The clock is a second chance (two ticks): `seen` has the pages that were free at the last tick,
@@ -153,10 +153,10 @@ impl<'a, O: Os> Sweep<'a, O> {
 /// Discards the leaving pages of one slab.
 ///
 /// # Safety
-/// They are marked as leaving, and nobody else unmarks them.
+/// They are marked as leaving, and no other thread unmarks them.
 unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded {
     let mut runs = [PageRun { start: 0, bytes: 0 }; RUNS_OF_SLAB];
-    // SAFETY: the pages are leaving (fn contract), so nobody uses them; a slab with leaving pages stays a slab.
+    // SAFETY: the pages are leaving (fn contract), so no thread uses them; a slab with leaving pages stays a slab.
     unsafe {
         let count = runs_of(slab, shape, (*slab.0).leaving, &mut runs);
         os.discard(&runs[..count])
