@@ -24,7 +24,7 @@ pub const REGIONS: usize = 64;
 /// 4 KiB.
 const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 
-/// See the module. Behind the arena's lock.
+/// The free extents of an arena; the arena's lock guards them.
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,

@@ -323,7 +323,7 @@ impl Extents {
 /// # Safety
 /// `head` is the descriptor of a large block whose owner has freed it.
 pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
-    // SAFETY: the owner has freed the block (fn contract): its pages are nobody's, and its descriptor has no other reader.
+    // SAFETY: the owner has freed the block (fn contract): no thread uses its pages, and its descriptor has no other reader.
     unsafe {
         (*head).flags |= FREE_PENDING;
         // Where the kernel refuses they stay.

@@ -66,7 +66,7 @@ impl OwnerMap {
         Ok(())
     }
 
-    /// Notes that the range belongs to nobody any more.
+    /// Notes that the range has no owner any more.
     pub fn clear(&self, start: usize, bytes: usize) {
         for unit in start / UNIT..(start + bytes) / UNIT {
             // SAFETY: null or a node that stays.

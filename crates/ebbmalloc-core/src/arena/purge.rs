@@ -3,7 +3,7 @@
 //!
 //! What goes is taken out of the trees under the lock and marked as leaving, the lock is dropped,
 //! the kernel is called, and under the lock it comes back as clean. So no lock is held over the
-//! system call, and nobody can be given a page that is about to be emptied.
+//! system call, and no request gets a page that is about to be emptied.
 
 use super::Arena;
 use super::extents::Extents;

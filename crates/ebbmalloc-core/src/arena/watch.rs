@@ -64,7 +64,7 @@ impl Arena {
         freed > 0 || fresh > 0
     }
 
-    /// A pass begins: what is freed from now on is for the next.
+    /// A pass begins: memory freed from here on is for the next pass.
     pub fn reset_freed(&self) {
         self.freed_bytes.fetch_and(GROWN, SeamOrdering::Relaxed);
     }

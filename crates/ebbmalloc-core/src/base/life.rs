@@ -61,7 +61,7 @@ pub struct Life {
 
 impl Life {
     initialiser! {
-        /// No thread, and nobody who minds.
+        /// No thread, and no holder that keeps one from starting.
         pub fn new() -> Self {
             Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
         }

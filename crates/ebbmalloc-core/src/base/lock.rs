@@ -112,7 +112,7 @@ impl<T> Lock<T> {
         order::taking_unordered(self.rank);
     }
 
-    /// Gives back a lock that [`Lock::freeze`] took.
+    /// Releases a lock that [`Lock::freeze`] took.
     ///
     /// # Safety
     /// The calling thread holds the lock by `freeze`.

@@ -47,7 +47,7 @@ struct Pool {
     resident_bytes: usize,
     /// Purges so far. Wraps.
     passes: u32,
-    /// Times that everything was abandoned. A chunk of an earlier time is nobody's.
+    /// How often everything was abandoned. A chunk from before the last time is never used again.
     generation: u32,
 }
 

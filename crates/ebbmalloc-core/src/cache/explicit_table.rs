@@ -56,7 +56,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// Places that have been used so far: the arenas that there are, and those that ended.
+    /// Places that have been used so far: by arenas that exist, and by ended ones.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }

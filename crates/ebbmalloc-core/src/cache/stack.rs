@@ -67,7 +67,7 @@ impl Stacks {
 /// The stack of one class. Grows upwards; `base <= low <= top <= full`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// Behind the newest entry.
+    /// The place after the newest entry.
     pub top: *mut Entry,
     /// Where a pop takes the slow path.
     pub low: *mut Entry,

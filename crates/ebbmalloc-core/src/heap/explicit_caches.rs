@@ -30,7 +30,7 @@ impl<O: Os> Heap<O> {
         }
         let index = self.enter_cache(cache.as_ptr());
         if index.is_none() {
-            // SAFETY: attached above, and used by nobody.
+            // SAFETY: attached above, and not used by any thread.
             unsafe { self.detach(cache) };
         }
         index

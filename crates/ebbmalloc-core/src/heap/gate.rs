@@ -2,7 +2,7 @@
 //! is copied while nothing in the heap is half changed. No lock is held for that: libc takes its own locks between our
 //! handler and the copy, and a thread that has one of them may come for memory first.
 //!
-//! So nobody waits at the gate for long. A thread that has waited for [`PATIENCE_MS`] is served outside
+//! So no thread waits at the gate for long. A thread that has waited for [`PATIENCE_MS`] is served outside
 //! ([`super::Access::Outside`]), and so is everyone else, after a moment, while the gate stays closed. Nor does the fork wait for long: for
 //! a thread that is inside and does not leave, or for another fork. It goes on then, and the child finds out whether
 //! the heap is whole ([`Heap::take_over`](super::Heap::take_over)).

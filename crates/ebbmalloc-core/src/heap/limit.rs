@@ -19,7 +19,7 @@ const LEAST_MARGIN: usize = 8 << 20;
 const MOST_MARGIN: usize = 256 << 20;
 /// Near the limit a pass is worth its time when so much was freed since the last one.
 const WORTH_BYTES: usize = 1 << 20;
-/// Or after this long: caches may hold what nobody counted.
+/// Or after this long: caches may hold slots that are not counted.
 const PATIENCE_MS: u64 = 100;
 
 /// What must be left for idle pages to have time.

@@ -31,11 +31,11 @@ pub struct Statistics {
     pub retained: usize,
     /// Metadata committed.
     pub metadata: usize,
-    /// Given back to the kernel so far.
+    /// Returned to the kernel so far.
     pub returned: u64,
     /// Taken again after it was returned: pages of slabs.
     pub refaulted: u64,
-    /// Refused by the kernel when given back (locked pages), so far.
+    /// Locked pages that the kernel refused to take back, so far.
     pub refused: u64,
     /// Calls that gave memory back (a number).
     pub discard_calls: u64,

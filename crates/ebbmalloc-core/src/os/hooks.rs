@@ -45,7 +45,7 @@ pub type Merge = unsafe extern "C" fn(
 pub struct ExtentHooks {
     /// New address space.
     pub alloc: Option<Alloc>,
-    /// A range of `alloc`'s goes back, whole.
+    /// Returns a whole range that `alloc` gave.
     pub dalloc: Option<Dalloc>,
     /// The arena ends, and `dalloc` did not take the range.
     pub destroy: Option<Destroy>,

@@ -219,7 +219,7 @@ impl Table {
         });
     }
 
-    /// In the child of a fork that found the table half changed: its stacks are nobody's, and samples of before are in no
+    /// In the child of a fork that found the table half changed: its stacks are lost, and samples of before are in no
     /// sum. Threads stay, since links to them change in one store each.
     pub fn abandon(&mut self) {
         self.epoch += 1;

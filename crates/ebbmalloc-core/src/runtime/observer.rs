@@ -59,7 +59,7 @@ static EVERYONE: AtomicU8 = AtomicU8::new(0);
 pub struct Counters {
     /// Bytes that the thread allocated since it is observed, each block by its usable size.
     pub allocated: AtomicU64,
-    /// Bytes that the thread freed since it is observed, whoever allocated them.
+    /// Bytes that the thread freed since it is observed, also those that other threads allocated.
     pub deallocated: AtomicU64,
 }
 

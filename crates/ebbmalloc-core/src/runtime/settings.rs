@@ -20,7 +20,7 @@ const LINK_BYTES: usize = 1024;
 static CONFIRM: AtomicBool = AtomicBool::new(false);
 
 /// Reads all texts and puts the settings into force. Says on standard error what it does not understand,
-/// and ends the process for that if it is told to.
+/// and ends the process for that with `abort_conf:true`.
 pub(super) fn read() {
     // SAFETY: the hook may be called at any time.
     let environment = |name| unsafe { (hooks().environment)(name) };

@@ -22,7 +22,7 @@ pub struct Slabs {
     pub(super) abandoned_before: u32,
     /// Slabs to which slots came back since they were last visited, linked by `next`.
     pub(super) visit: *mut Granule,
-    /// What is left of that list during a sweep.
+    /// The rest of that list during a sweep.
     pub(super) sweeping: *mut Granule,
     /// The slab of either list that a count comes to next; see `free_pages`.
     pub(super) counting: *mut Granule,

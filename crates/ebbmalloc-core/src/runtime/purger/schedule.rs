@@ -15,7 +15,7 @@ pub(crate) struct Schedule {
     bytes_per_core: AtomicU64,
     /// The longest time between ticks, in milliseconds, by decay times.
     most_interval_ms: AtomicU64,
-    /// What returning has cost: the fields of a [`Cost`]. Written by whoever ticks, one at a time
+    /// What returning has cost: the fields of a [`Cost`]. Written by the thread that ticks, one at a time
     /// but for a race of two slow paths, which loses a sample.
     cost_cpu_ns: AtomicU64,
     cost_pages: AtomicU64,

@@ -111,7 +111,7 @@ impl Thread {
         }
     }
 
-    /// Stops it and waits for its end; nobody can start it until [`Thread::let_go`]. Its work is taken
+    /// Stops it and waits for its end; it cannot be started until [`Thread::let_go`]. Its work is taken
     /// up again then, at the next slow operation.
     pub(crate) fn hold(&self) {
         self.life.begin_hold(&HEAP.os);

@@ -81,7 +81,7 @@ impl Linux {
             }
         };
         let mut left = limit.saturating_sub(usage);
-        // Page cache that nobody has used twice is charged, but goes before anything is killed. How much
+        // Page cache that no thread has used twice is charged, but goes before anything is killed. How much
         // it is takes a large machine a while to say, and it can only add to what is left.
         if left < limit / 4 {
             let key: &[u8] = match version {
@@ -211,7 +211,7 @@ impl Scratch {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped by `map`, as long as this, and known to nobody else.
+        // SAFETY: mapped by `map`, as long as this, and known to no other thread.
         unsafe { core::slice::from_raw_parts_mut(self.0 as *mut u8, Self::BYTES) }
     }
 }
