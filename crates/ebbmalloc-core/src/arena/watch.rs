@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering;
 const GROWN: usize = 1 << (usize::BITS - 2);
 
 impl Arena {
-    /// Counts room for slots that a cache has got. What is freed into it no flush tells of, so it counts
-    /// as freed from now on: else threads that free a little each would never wake the purger.
+    /// Counts the bytes of slots that fit into a cache's new stack as freed. Frees into that room cause no flush, and only
+    /// flushes are counted: threads that free a little each would never wake the purger.
     pub(crate) fn note_room(&self, bytes: usize) {
         self.freed_bytes.fetch_add(bytes, SeamOrdering::Relaxed);
     }
