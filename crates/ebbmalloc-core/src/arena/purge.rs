@@ -1,9 +1,8 @@
 //! Return of idle extents and of large blocks' tails to the kernel, and of the descriptors inside
 //! long clean extents, of which only the first and the last say anything.
 //!
-//! What goes is taken out of the trees under the lock and marked as leaving, the lock is dropped,
-//! the kernel is called, and under the lock it comes back as clean. So no lock is held over the
-//! system call, and no request gets a page that is about to be emptied.
+//! Under the lock an idle extent is taken out of the trees and marked as leaving. Without the lock the kernel is called.
+//! Under the lock the extent is put back into the trees, as clean. So no lock is held during the system call, and no request gets a page that is about to be emptied.
 
 use super::Arena;
 use super::extents::Extents;

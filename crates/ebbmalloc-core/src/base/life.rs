@@ -5,8 +5,8 @@
 //! no case of its own. `orders` counts the holders, who want no thread, and says whether the thread's pause is over.
 //!
 //! A start writes `thread` and then reads `orders`; a holder writes `orders` and then reads `thread`, with a
-//! full fence in between on both sides. So a start sees the holder and goes back, or the holder sees the start and
-//! waits for the thread, whose first look at its orders ends it.
+//! full fence in between on both sides. So either the start sees the holder and gives up, or the holder sees the start and
+//! waits for the thread, which ends when it first reads its orders.
 //!
 //! Loom (`life::loom_tests`): one holder and two, against a thread that runs and against a start.
 

@@ -32,7 +32,7 @@ const LATE: u32 = 4;
 pub struct Gate {
     /// [`OPEN`], or [`CLOSED`] with flags. Acquire of `OPEN` pairs with the release of opening.
     state: AtomicU32,
-    /// Who closed it: a number of its thread, 0 for nobody. Relaxed: only that thread looks for its own number.
+    /// Who closed it: a number of its thread, 0 if it is open. Relaxed: only that thread looks for its own number.
     owner: AtomicUsize,
     /// Forks of the owner, one within the other. Its own; relaxed.
     depth: AtomicU32,

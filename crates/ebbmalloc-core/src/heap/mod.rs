@@ -67,9 +67,9 @@ pub struct HeapParts {
     counting: AtomicBool,
     /// Settings: the largest class that new caches keep. Written at boot; relaxed.
     cached_classes: AtomicUsize,
-    /// Settings: blocks from this size on are returned when they are freed. As above.
+    /// Settings: blocks from this size on are returned when they are freed. Written at boot; relaxed.
     oversize: AtomicUsize,
-    /// Settings: a cache's shard is that of the processor its thread begins on. As above.
+    /// Settings: a cache's shard is that of the processor its thread begins on. Written at boot; relaxed.
     by_processor: core::sync::atomic::AtomicBool,
     pressure: Pressure,
 }

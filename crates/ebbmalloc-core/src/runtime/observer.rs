@@ -121,8 +121,8 @@ impl Observer {
         }
     }
 
-    /// Gives the thread's cache rations of which nothing was said yet. False if there is no memory, or the
-    /// cache is not to be had now.
+    /// Gives the thread's cache rations whose distance to the next sample is not set yet. False if there is no memory, or if
+    /// the cache cannot be entered now.
     fn ration(&self) -> bool {
         if self.rations.load(Ordering::Relaxed).is_null() {
             let piece = HEAP.allocate_metadata(size_of::<Rations>());
@@ -157,7 +157,7 @@ impl Observer {
         ended
     }
 
-    /// Counts a new block of `bytes` usable bytes. Whoever allocates calls `super::observed::count_new`, which
+    /// Counts a new block of `bytes` usable bytes. Allocations call `super::observed::count_new`, which
     /// does more.
     #[inline(always)]
     pub fn count_new(&self, bytes: usize) {

@@ -49,7 +49,7 @@ impl Extents {
                     (*head).fill = fill;
                     if gap > 0 {
                         skip_head.write(Granule::new(base + skipped * GRANULE));
-                        // Merges with what is free before it.
+                        // Merges with a free extent before it.
                         self.free(skip_head, u32_of(gap), fill, 0);
                     }
                 }

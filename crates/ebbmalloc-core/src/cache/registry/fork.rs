@@ -11,8 +11,8 @@ use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 
 impl Registry {
-    /// Fork, before: claims every cache but `own`, and those to come, until [`Registry::thaw`]. Whoever is inside one
-    /// leaves it, which [`Registry::is_quiet`] tells.
+    /// Before a fork: claims every cache but `own`, new ones included, until [`Registry::thaw`]. Threads that are inside a
+    /// cache leave it; [`Registry::is_quiet`] says when all have left.
     pub fn freeze<O: Os>(&self, os: &O, own: Option<&Cache>) {
         self.claim_all(self.list.lock(os), own);
         // Without it an owner may be inside a while longer: the child looks again.

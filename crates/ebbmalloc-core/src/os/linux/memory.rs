@@ -16,7 +16,7 @@ const MAP_NORESERVE: usize = 0x4000;
 
 /// Maps `bytes` of private anonymous memory, readable and writable, anywhere.
 pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
     unsafe {
         call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0])
     }
@@ -25,7 +25,7 @@ pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
 /// Maps `bytes` of the file after `descriptor`, shared, readable and writable.
 pub fn map_shared(descriptor: usize, bytes: usize) -> Result<usize, Errno> {
     const MAP_SHARED: usize = 0x01;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
     unsafe { call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, descriptor, 0]) }
 }
 
@@ -47,7 +47,7 @@ pub unsafe fn map_at(
 /// Maps inaccessible, uncharged address space.
 fn map_reserved(bytes: usize) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
     unsafe { call(nr::MMAP, [0, bytes, PROT_NONE, flags, usize::MAX, 0]) }
 }
 
@@ -105,9 +105,9 @@ impl Linux {
     /// The system call `madvise`.
     ///
     /// # Safety
-    /// Nobody relies on what the advice throws away.
+    /// The contents that the advice throws away are not needed.
     pub unsafe fn madvise(&self, start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
-        // SAFETY: nobody relies on what the advice throws away (fn contract).
+        // SAFETY: the contents that the advice throws away are not needed (fn contract).
         unsafe { call(nr::MADVISE, [start, bytes, (advice as isize).cast_unsigned()]) }.map(|_| ())
     }
 
@@ -184,7 +184,7 @@ pub unsafe fn move_pages(os: &Linux, from: usize, to: usize, bytes: usize) -> Re
             // The kernel may have unmapped `to` before it gave up: map it anew, or the next
             // mapping of anybody could land in our reservation.
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-            // SAFETY: `to` is ours, and its contents are nobody's.
+            // SAFETY: `to` is ours, and no thread uses its contents.
             let mapped =
                 unsafe { call(nr::MMAP, [to, bytes, PROT_READ_WRITE, flags, usize::MAX, 0]) };
             if mapped.is_err() {
