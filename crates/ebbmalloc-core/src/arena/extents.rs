@@ -18,7 +18,7 @@ use crate::size::large::LargeCounts;
 
 mod room;
 
-/// Regions at most. The first holds everything unless address space is limited.
+/// Most regions. Unless address space is limited, the first region holds everything.
 pub const REGIONS: usize = 64;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
@@ -49,16 +49,16 @@ pub struct Extents {
     pub leaving_granules: usize,
     /// Bytes of descriptors inside clean extents whose pages were returned.
     pub(super) hollow_bytes: usize,
-    /// The kernel's, as soon as there is a region.
+    /// The kernel's page size, once there is a region.
     pub(super) page_bytes: usize,
     /// Bytes in use in large blocks.
     pub large_bytes: usize,
     /// Large blocks.
     pub large_blocks: usize,
-    /// The same by class, and all that there were.
+    /// Live large blocks by class, and the number ever made.
     pub large_counts: LargeCounts,
     pub(super) limited: bool,
-    /// Whom to tell where units begin and end.
+    /// The program's hooks, which have to know where units begin and end.
     pub(super) borders: Borders,
     /// Granules that were handed out clean and not counted yet.
     pub(super) fresh_granules: usize,
@@ -301,7 +301,7 @@ impl Extents {
         })
     }
 
-    /// Makes a free extent known: marks its ends and puts it into its tree. `stale` is
+    /// Enters a free extent: marks its ends and puts it into its tree. `stale` is
     /// `STALE_INSIDE` if the descriptors inside may be resident.
     unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32, stale: u8) {
         // SAFETY: called only with granules that belong to no other thread, under the lock.
