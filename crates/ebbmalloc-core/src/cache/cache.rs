@@ -57,9 +57,8 @@ pub struct Cache {
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
     pub(super) home: core::sync::atomic::AtomicU16,
-    /// A mask for the class of a pop that must not use a ration: all ones. In a rationed cache it is zero, so the pop finds
-    /// class 0, whose stack is always empty.
-    /// Written by the owner alone.
+    /// A mask for the class of a pop that must not use a ration: all ones; in a rationed cache zero, so that the pop uses
+    /// class 0, whose stack is always empty. Written by the owner alone.
     pub(super) unrationed: UnsafeCell<usize>,
     /// Memory of the rations (`ration.rs`); null but in a rationed cache. Under the cache's protocol.
     pub(super) rations: UnsafeCell<*mut u8>,

@@ -20,8 +20,7 @@ pub trait Instance {
     /// As for [`free`].
     unsafe fn free_slow(block: *mut u8, class: usize);
 
-    /// Frees a block outside the first region; does nothing for null. A function of its own, so that the fast path need not
-    /// set up a class.
+    /// Frees a block outside the first region, or null. Apart, so that the fast path need not set up a class.
     ///
     /// # Safety
     /// As for [`free`].
