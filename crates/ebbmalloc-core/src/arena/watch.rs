@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering;
 const GROWN: usize = 1 << (usize::BITS - 2);
 
 impl Arena {
-    /// Counts room for slots that a cache has got. What is freed into it no flush tells of, so it counts
-    /// as freed from now on: else threads that free a little each would never wake the purger.
+    /// Counts the bytes of slots that fit into a cache's new stack as freed. Frees into that room cause no flush, and only
+    /// flushes are counted: threads that free a little each would never wake the purger.
     pub(crate) fn note_room(&self, bytes: usize) {
         self.freed_bytes.fetch_add(bytes, SeamOrdering::Relaxed);
     }
@@ -63,7 +63,7 @@ impl Arena {
         freed > 0 || fresh > 0
     }
 
-    /// A pass begins: what is freed from now on is for the next.
+    /// A pass begins: memory freed from here on is for the next pass.
     pub fn reset_freed(&self) {
         self.freed_bytes.fetch_and(GROWN, SeamOrdering::Relaxed);
     }

@@ -5,7 +5,7 @@
 mod off {
     use crate::base::rank::KeptRank;
 
-    /// A hold of a lock that nobody times.
+    /// A hold of a lock whose time is not measured.
     pub struct Held;
 
     impl Held {

@@ -66,7 +66,7 @@ pub struct HeapParts {
     uncached_classes: AtomicUsize,
     /// Settings: blocks from this size on are returned when they are freed; 0 for none. Written at boot; relaxed.
     oversize: AtomicUsize,
-    /// Settings: a cache's shard is that of the processor its thread begins on. As above.
+    /// Settings: a cache's shard is that of the processor its thread begins on. Written at boot; relaxed.
     by_processor: core::sync::atomic::AtomicBool,
     pressure: Pressure,
 }
@@ -222,7 +222,7 @@ impl<O: Os> Heap<O> {
         unsafe { own.limit(&self.supply(), &self.parts.bins, classes_up_to(bytes)) }
     }
 
-    /// Unmakes the calling thread's cache; what it holds goes back to the bins.
+    /// Unmakes the calling thread's cache; what it holds is returned to the bins.
     ///
     /// # Safety
     /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.

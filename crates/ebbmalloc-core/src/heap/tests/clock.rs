@@ -409,7 +409,7 @@ fn all_of_many_extents_and_of_long_ones_goes_in_one_tick() {
 
 #[test]
 fn young_runs_before_an_idle_one_stay_alone_unless_they_are_many() {
-    // Blocks that are young when the one behind them is idle, and whether that goes then.
+    // Blocks that are young when the one after them is idle, and whether that goes then.
     for (young, at_once) in [(2, true), (200, true), (255, true), (256, false), (600, false)] {
         let heap = heap();
         let first: Vec<_> = (0..young).map(|_| allocate(&heap, None, 2 * GRANULE)).collect();

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize};
 /// Nothing is known yet of what the kernel can do; of a word whose other values its file has.
 pub(super) const UNKNOWN: u8 = 0;
 
-/// What the kernel is told of transparent huge pages.
+/// The advice on transparent huge pages that the kernel gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugePages {
@@ -43,7 +43,7 @@ pub struct Linux {
     pub(super) purger_block: AtomicUsize,
     /// Settings: free address space is unmapped. Set at boot.
     pub(super) unmaps: AtomicBool,
-    /// Settings: what the kernel is told about huge pages, for the heap and for metadata. Set at boot.
+    /// Settings: the advice on huge pages that the kernel gets, for the heap and for metadata. Set at boot.
     pub(super) huge_pages: AtomicU8,
     pub(super) huge_metadata: AtomicU8,
 }
