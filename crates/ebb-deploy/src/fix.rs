@@ -1,7 +1,7 @@
 //! The change that puts an allocator in charge, written into the files that start a service: the
 //! smallest one, each line with its reason, everything else as it was.
 //!
-//! - [`wish`]: what should be in charge, and what that means for variables that are set already.
+//! - [`desired`]: which allocator is wanted, and which variables have to change for it.
 //! - [`edit`]: changes of a text, applied and shown.
 //! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`]: one
 //!   kind of file each.
@@ -17,6 +17,7 @@ use std::fmt::Display;
 use crate::check::declared::Service;
 
 pub mod compose;
+pub mod desired;
 pub mod dockerfile;
 pub mod edit;
 mod insert;
@@ -28,12 +29,11 @@ pub mod script;
 pub mod source;
 pub mod supervisor;
 pub mod unit;
-pub mod wish;
 
+pub use desired::Desired;
 pub use edit::Edit;
-pub use wish::Wish;
 
-use wish::Setting;
+use desired::Setting;
 
 /// Which services of a file are changed.
 pub type Chosen<'a> = &'a dyn Fn(&Service) -> bool;
@@ -112,35 +112,35 @@ impl Refused {
     }
 }
 
-/// Why a value that is not in the file keeps it from being changed, and what to do, in the words of a kind of file.
-struct Elsewhere {
+/// Why a file whose variable has its value from outside is not changed, and what to do, in the words of a kind of file.
+struct OutsideValue {
     why: &'static str,
     remedy: &'static str,
 }
 
-impl Elsewhere {
+impl OutsideValue {
     /// Of files that take variables from other files or from where they are read.
-    const FILE: Elsewhere = Elsewhere {
+    const FILE: OutsideValue = OutsideValue {
         why: "is set outside this file",
         remedy: "write its value here, or change it where it is set",
     };
 }
 
-/// What has to change in the variables of a service, which `at` names, and what is noted about it.
-fn settle(
-    wish: &Wish,
+/// The variables of a service that have to change, and notes about it. `at` names the service.
+fn changes(
+    desired: &Desired,
     library: &str,
     service: &Service,
     at: &str,
-    elsewhere: &Elsewhere,
+    outside: &OutsideValue,
 ) -> Result<(Vec<Setting>, Fixed), Refused> {
-    if let Some(name) = service.from_outside(wish.names()) {
-        let why = format!("{at}: {name} {}", elsewhere.why);
-        return Err(Refused::cannot(why, elsewhere.remedy));
+    if let Some(name) = service.from_outside(desired.names()) {
+        let why = format!("{at}: {name} {}", outside.why);
+        return Err(Refused::cannot(why, outside.remedy));
     }
-    let settled = wish.settle(library, &|name| service.variable(name)?.value.clone());
-    let noted = Fixed { edits: Vec::new(), notes: settled.notes };
-    Ok((settled.settings, noted))
+    let changes = desired.changes(library, &|name| service.variable(name)?.value.clone());
+    let noted = Fixed { edits: Vec::new(), notes: changes.notes };
+    Ok((changes.settings, noted))
 }
 
 /// A value as a word for a shell; an empty one stays empty.

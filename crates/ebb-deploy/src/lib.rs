@@ -9,21 +9,21 @@
 //! ```
 //! use ebb_allocators::Allocator;
 //! use ebb_deploy::check::dockerfile::{Stages, judge};
-//! use ebb_deploy::fix::{self, Wish, edit};
+//! use ebb_deploy::fix::{self, Desired, edit};
 //!
 //! let nothing = |_: &str| None;
 //! let text = "FROM debian:12\nRUN apt-get install -y curl\nCMD [\"app\"]\n";
 //! let judged = judge("Dockerfile", &Stages::parse(text).unwrap(), None, &nothing).unwrap();
 //! assert_eq!(judged.findings[0].id.name(), "not-asked");
 //!
-//! let wish = Wish {
+//! let desired = Desired {
 //!     allocator: Allocator::Jemalloc,
 //!     library: None,
 //!     variables: Default::default(),
-//!     gives_way: true,
+//!     keep_existing: true,
 //!     why: "as requested".to_owned(),
 //! };
-//! let fixed = fix::dockerfile::fix("Dockerfile", text, None, &nothing, &wish).unwrap();
+//! let fixed = fix::dockerfile::fix("Dockerfile", text, None, &nothing, &desired).unwrap();
 //! let expected = "FROM debian:12\nRUN apt-get install -y libjemalloc2 curl\nENV LD_PRELOAD=libjemalloc.so.2\nCMD [\"app\"]\n";
 //! assert_eq!(edit::apply(text, &fixed.edits), expected);
 //! ```

@@ -62,7 +62,7 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
             trends: &trends,
             points: &points,
             last: &last,
-            who: super::conclude::who(&last.snapshot),
+            who: super::verdict::who(&last.snapshot),
             seconds: points.last().map_or(0.0, |point| point.at_s),
         },
         growing,

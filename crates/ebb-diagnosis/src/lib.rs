@@ -5,9 +5,8 @@
 //! [`facts`]. One look proves that memory is held, never a leak. `examples/diagnose.rs` does it for a file of `ebb snap`.
 //!
 //! Inside, from below: `ledger` says where the memory is, `settings` and `next` what can be done, [`findings`] gives each
-//! cause its figure, `conclude` the verdict in one sentence.
+//! cause its figure, `verdict` the verdict in one sentence.
 
-mod conclude;
 pub mod difference;
 pub mod findings;
 pub mod growth;
@@ -15,6 +14,7 @@ mod ledger;
 mod next;
 mod settings;
 pub mod trim;
+mod verdict;
 pub mod workers;
 
 /// What a diagnosis concludes, as plain data.
@@ -32,7 +32,7 @@ pub fn of(snapshot: Snapshot) -> Diagnosis {
     let ledger = ledger::of(&snapshot);
     let bridge = ledger::bridge(&snapshot, &ledger);
     let findings = findings::of(&snapshot, &ledger);
-    let verdict = conclude::verdict(&snapshot, &ledger, &findings);
+    let verdict = verdict::verdict(&snapshot, &ledger, &findings);
     Diagnosis { verdict, ledger, bridge, findings, snapshot }
 }
 

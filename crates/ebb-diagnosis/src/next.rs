@@ -1,6 +1,6 @@
 //! What to type next, from the verdict of one look.
 //!
-//! Used by `conclude`.
+//! Used by `verdict`.
 
 use std::collections::BTreeSet;
 

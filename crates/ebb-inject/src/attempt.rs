@@ -67,7 +67,7 @@ pub struct Entered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
     /// It was asked to stop.
-    Asked,
+    Requested,
     /// It runs to the next entry or exit of a system call.
     Running,
     /// It is in a system call that it entered at this time.
@@ -100,7 +100,7 @@ impl Attempt<'_> {
             Left::Refused if task::has_ended(self.target.pid(), self.tid) => Left::Gone,
             left => left,
         })?;
-        let mut since = Since::Asked;
+        let mut since = Since::Requested;
         let mut begun = self.waits_since;
         let mut mark = Instant::now();
         let mut stopped = Duration::ZERO;
@@ -108,20 +108,20 @@ impl Attempt<'_> {
         tracee.interrupt()?;
         loop {
             let limit = match since {
-                Since::Asked => mark + STOPS_WITHIN,
+                Since::Requested => mark + STOPS_WITHIN,
                 Since::Within(entered) => (entered + ENDS_WITHIN).min(self.until),
                 Since::Running | Since::Ending => self.until,
             };
             let stop = match tracee.wait(limit)? {
                 Some(stop) => stop,
                 None => match since {
-                    Since::Asked => return Err(Left::Uninterruptible),
+                    Since::Requested => return Err(Left::Uninterruptible),
                     Since::Ending if is_resumed => return Err(Left::Resumed),
                     Since::Ending => return Err(Left::TimeLimit),
                     Since::Running => return Err(Left::NoPlace),
                     Since::Within(entered) => {
                         begun = Some(entered);
-                        since = Since::Asked;
+                        since = Since::Requested;
                         mark = Instant::now();
                         tracee.interrupt()?;
                         continue;
@@ -129,7 +129,7 @@ impl Attempt<'_> {
                 },
             };
             // From when it was asked, where it was: it may have stopped at once.
-            if since != Since::Asked {
+            if since != Since::Requested {
                 mark = Instant::now();
             }
             let now = Instant::now();
@@ -158,7 +158,7 @@ impl Attempt<'_> {
                     }
                     Since::Running
                 }
-                Stop::Asked => {
+                Stop::Requested => {
                     let registers = self.resumed(tracee.registers()?);
                     is_resumed = place::call_of(&registers).is_resumed();
                     match place::find(registers, begun, self.target.pid()) {

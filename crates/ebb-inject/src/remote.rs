@@ -17,7 +17,7 @@ use crate::tracee;
 
 mod script;
 
-use script::{Said, Script};
+use script::{Report, Script};
 
 /// Between two looks at the flag, and what it doubles up to.
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
@@ -92,32 +92,32 @@ pub fn malloc_trim(target: &Target, patience: Duration) -> Result<Ran, NotRun> {
     }
     let script = Script::write(target, remote.path_bytes).map_err(NotRun::Unoffered)?;
     let started = Instant::now();
-    ask(target, &remote, script.path()).map_err(|error| refusal(target, error))?;
+    request(target, &remote, script.path()).map_err(|error| refusal(target, error))?;
     let taken = wait_until(started + patience, || is_pending(target, &remote).map(|it| !it))?;
     if !taken && !take_back(target, &remote, &script)? {
         return Err(NotRun::NoThread { thread: remote.thread, after: started.elapsed() });
     }
     let waited = started.elapsed();
-    if !wait_until(Instant::now() + BEGINS_WITHIN, || alive(target, script.said().is_some()))? {
+    if !wait_until(Instant::now() + BEGINS_WITHIN, || alive(target, script.report().is_some()))? {
         return Err(NotRun::Failed(
             "it accepted the script but did not run it: look for an audit hook or a message on its stderr"
                 .to_owned(),
         ));
     }
     wait_until(Instant::now() + WATCHED_FOR, || {
-        alive(target, !matches!(script.said(), Some(Said::Began)))
+        alive(target, !matches!(script.report(), Some(Report::Began)))
     })?;
-    match script.said() {
-        Some(Said::Failed(why)) => {
+    match script.report() {
+        Some(Report::Failed(why)) => {
             Err(NotRun::Failed(format!("its Python could not call malloc_trim: {why}")))
         }
-        Some(Said::Trimmed(ran)) => Ok(Ran { thread: remote.thread, waited, ran: Some(ran) }),
+        Some(Report::Trimmed(ran)) => Ok(Ran { thread: remote.thread, waited, ran: Some(ran) }),
         _ => Ok(Ran { thread: remote.thread, waited, ran: None }),
     }
 }
 
 /// Writes the request; the flag after the path, the bit at last.
-fn ask(target: &Target, remote: &Remote, path: &str) -> Result<(), Unreadable> {
+fn request(target: &Target, remote: &Remote, path: &str) -> Result<(), Unreadable> {
     let text: Vec<u8> = path.bytes().chain([0]).collect();
     write(target, remote.path, &text)?;
     write(target, remote.pending, &1i32.to_ne_bytes())?;
@@ -130,7 +130,7 @@ fn ask(target: &Target, remote: &Remote, path: &str) -> Result<(), Unreadable> {
 fn take_back(target: &Target, remote: &Remote, script: &Script) -> Result<bool, NotRun> {
     write(target, remote.pending, &0i32.to_ne_bytes())?;
     // One that saw the flag before it fell opens the file now.
-    wait_until(Instant::now() + 10 * LONGEST_PAUSE, || alive(target, script.said().is_some()))
+    wait_until(Instant::now() + 10 * LONGEST_PAUSE, || alive(target, script.report().is_some()))
 }
 
 fn is_pending(target: &Target, remote: &Remote) -> Result<bool, Unreadable> {

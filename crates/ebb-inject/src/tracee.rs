@@ -34,7 +34,7 @@ const STEP: Duration = Duration::from_micros(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Because we asked.
-    Asked,
+    Requested,
     /// Before a system call.
     Entry,
     /// Behind a system call, whose result is in its register.
@@ -160,7 +160,7 @@ impl Tracee {
         }
         let signal = libc::WSTOPSIG(status);
         match (status >> 16, signal) {
-            (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => Ok(Stop::Asked),
+            (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => Ok(Stop::Requested),
             (libc::PTRACE_EVENT_STOP, _) => Ok(Stop::WithAll),
             (_, signal) if signal == libc::SIGTRAP | AT_SYSTEM_CALL => {
                 match ptrace::syscall_info(self.tid)?.op {

@@ -13,6 +13,7 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
+use ebb_allocators::Allocator;
 use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 
 use crate::breakdown::{Breakdown, Line};
@@ -25,6 +26,7 @@ use crate::target::Target;
 use caches::Cached;
 use slab::{Class, Slab};
 
+const NAME: &str = Allocator::Ebbmalloc.name();
 /// Granules of a region at most: all the address space that a program can have.
 const MOST_GRANULES: u64 = 1 << 32;
 /// Explicit arenas at most, more than an allocator has.
@@ -44,7 +46,7 @@ pub fn read(target: &Target, place: &Place) -> Result<Heap, Unsupported> {
 fn of_place(space: Space<'_>, place: &Place) -> Result<Heap, Unsupported> {
     let offsets = &place.offsets;
     if !is_sane(offsets) {
-        return Err(Unsupported::Layout("ebbmalloc".to_owned()));
+        return Err(Unsupported::Layout(NAME.to_owned()));
     }
     let classes = slab::classes(space, place)?;
     let arenas = arenas(space, place)?;
@@ -69,7 +71,7 @@ fn of_place(space: Space<'_>, place: &Place) -> Result<Heap, Unsupported> {
         classes: sum.sizes.0,
         torn: sum.torn,
         missing: torn_bytes,
-        ..Heap::of("ebbmalloc", sum.breakdown)
+        ..Heap::of(NAME, sum.breakdown)
     })
 }
 
@@ -158,7 +160,7 @@ impl Sum<'_> {
         );
         let (Some(end), Some(_), true) = (sizes.0, sizes.1, top <= MOST_GRANULES) else {
             return Err(Unsupported::Contradicts(format!(
-                "ebbmalloc: a region at {base:#x} of {top} granules"
+                "{NAME}: a region at {base:#x} of {top} granules"
             )));
         };
         let mut region = Region {

@@ -18,6 +18,8 @@ mod tests;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ebb_allocators::Allocator;
+
 use crate::breakdown::Line;
 use crate::heap::{Heap, Unsupported, consistent};
 use crate::image::Image;
@@ -30,6 +32,7 @@ use locate::{Found, recognise, version};
 
 pub use settings::{Settings, of_process as settings};
 
+const NAME: &str = Allocator::Jemalloc.name();
 /// Extents in use may differ from jemalloc's count by this part: the process runs meanwhile.
 const MAX_DIFFERENCE: f64 = 0.05;
 /// Differences below this many bytes are accepted too.
@@ -41,7 +44,7 @@ const MAX_BASE_BLOCKS: usize = 1 << 16;
 pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
-    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("jemalloc"))?;
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere(NAME))?;
     let version = version(&image);
     let mut heap = of_data(space, image.data(), version.as_deref())?;
     let asked = settings::of_variables(&image, &mut space.reader())?.unwrap_or_default();
@@ -65,15 +68,15 @@ fn of_data(
 ) -> Result<Heap, Unsupported> {
     let Some((layout, found)) = recognise(space, data, version)? else {
         return Err(match version {
-            Some(version) => Unsupported::Layout(format!("jemalloc {}", short(version))),
-            None => Unsupported::NotThere("jemalloc"),
+            Some(version) => Unsupported::Layout(format!("{NAME} {}", short(version))),
+            None => Unsupported::NotThere(NAME),
         });
     };
     let name = match version {
-        Some(version) => format!("jemalloc {}", short(version)),
+        Some(version) => format!("{NAME} {}", short(version)),
         None => {
             let (major, minor, patch) = layout.version;
-            format!("jemalloc, layout of {major}.{minor}.{patch}")
+            format!("{NAME}, layout of {major}.{minor}.{patch}")
         }
     };
     consistent(|| once(space, layout, &found, &name))

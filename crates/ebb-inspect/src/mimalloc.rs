@@ -14,6 +14,8 @@ mod tests;
 
 use std::path::Path;
 
+use ebb_allocators::Allocator;
+
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Classes, Heap, Unsupported};
 use crate::image::Image;
@@ -24,6 +26,7 @@ use crate::target::Target;
 use map::{Map, Page, State};
 use segments::Segments;
 
+const NAME: &str = Allocator::Mimalloc.name();
 /// A segment of the second version; a structure that was torn may tell of so many bytes.
 const TORN_BYTES: u64 = 32 << 20;
 
@@ -31,7 +34,7 @@ const TORN_BYTES: u64 = 32 << 20;
 pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
-    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("mimalloc"))?;
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere(NAME))?;
     of_data(space, image.data(), layouts_of(file))
 }
 
@@ -70,9 +73,9 @@ fn of_data(
             && segments::has_candidates(space)?
             && !Map::is_unused(space, data)?;
         return Err(if is_used {
-            Unsupported::Layout("mimalloc".to_owned())
+            Unsupported::Layout(NAME.to_owned())
         } else {
-            Unsupported::NotThere("mimalloc")
+            Unsupported::NotThere(NAME)
         });
     };
     sum.breakdown.close();
@@ -82,7 +85,7 @@ fn of_data(
         settings,
         torn: sum.torn,
         missing: sum.torn.saturating_mul(TORN_BYTES),
-        ..Heap::of(format!("mimalloc {version}"), sum.breakdown)
+        ..Heap::of(format!("{NAME} {version}"), sum.breakdown)
     })
 }
 

@@ -13,6 +13,8 @@ mod tests;
 
 use std::path::Path;
 
+use ebb_allocators::Allocator;
+
 use crate::breakdown::Breakdown;
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
@@ -22,6 +24,7 @@ use crate::target::Target;
 
 use groups::{CLASSES, Group, Groups, UNIT};
 
+const NAME: &str = Allocator::Musl.name();
 /// `malloc_context`: the offsets of the fields that are read. It begins with the secret.
 const INITIALISED: u64 = 8;
 const FIRST_AREA: u64 = 56;
@@ -39,7 +42,7 @@ const TORN_BYTES: u64 = 1 << 20;
 pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
-    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("musl"))?;
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere(NAME))?;
     of_data(space, image.data(), version(&image).as_deref())
 }
 
@@ -49,7 +52,7 @@ fn of_data(
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Heap, Unsupported> {
-    let name = version.map_or("musl".to_owned(), |version| format!("musl {version}"));
+    let name = version.map_or(NAME.to_owned(), |version| format!("{NAME} {version}"));
     let Some(context) = locate(space, data)? else {
         return Err(match version {
             // Before 1.2.1, and where a distribution chose it, musl has another malloc.

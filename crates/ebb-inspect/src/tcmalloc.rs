@@ -13,6 +13,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ebb_allocators::Allocator;
+
 use crate::breakdown::{Breakdown, Line};
 use crate::heap::{Classes, Heap, Unsupported, consistent};
 use crate::image::Image;
@@ -23,6 +25,7 @@ use crate::target::Target;
 use caches::Caches;
 use spans::{PageMap, Small, Spans};
 
+const NAME: &str = Allocator::Tcmalloc.name();
 const VERSION: &[u8] = b"gperftools ";
 const VERSION_BYTES: usize = 32;
 /// The part of what is in use that may be missing so: the process runs meanwhile.
@@ -39,7 +42,7 @@ const TORN_BYTES: u64 = 1 << 20;
 pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
-    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere("tcmalloc"))?;
+    let image = Image::of(target, &mappings, file).ok_or(Unsupported::NotThere(NAME))?;
     let version = version(&image);
     let mut heap = of_data(space, image.data(), version.as_deref())?;
     heap.settings = settings(space, &image)?;
@@ -52,7 +55,7 @@ fn of_data(
     data: &[(u64, u64)],
     version: Option<&str>,
 ) -> Result<Heap, Unsupported> {
-    let name = version.map_or("tcmalloc".to_owned(), |version| format!("tcmalloc {version}"));
+    let name = version.map_or(NAME.to_owned(), |version| format!("{NAME} {version}"));
     let map = PageMap::find(space, data)?;
     let caches = Caches::find(space, data)?;
     let (Some(map), Some(caches)) = (map, caches) else {

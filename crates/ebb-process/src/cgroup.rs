@@ -1,12 +1,14 @@
-//! A memory cgroup: what is charged to it, its limits, and the signs of a lack.
+//! A memory cgroup: its memory, its limits, and signs of memory pressure.
 //!
-//! Used by `ebb why` and its kin, for version 2 and version 1; `place` finds it. A file that is not there is a figure that
-//! is absent, never 0.
+//! Used by the commands that diagnose a process, for cgroup versions 1 and 2. `place` finds the cgroup. A missing file
+//! gives `None`, never 0.
 
-// Libraries that were weighed, all of which set up cgroups first of all. cgroups-rs 0.5 and libcgroups 0.7 say 0 where a
-// file or a line is missing, read no memory.events, and know the limit of one cgroup but not its ancestors'; libcgroups
-// alone reads pressure, and brings 40 more packages. cgroups-fs 1.2 has version 1 only and no memory.stat; cgroupfs 0.9
-// has version 2 only. procfs stops at /proc/PID/cgroup. What is left of ours with one of them is the longer half.
+// No library reads enough of this. Most of them create cgroups and read little:
+// - cgroups-rs 0.5 and libcgroups 0.7 return 0 for a missing file or line. They do not read memory.events or the limits of
+//   parent cgroups. libcgroups reads pressure, but depends on 40 more packages.
+// - cgroups-fs 1.2 has version 1 only, without memory.stat. cgroupfs 0.9 has version 2 only.
+// - procfs reads /proc/PID/cgroup, but no file of a cgroup.
+// With any of them, more than half of this code would remain.
 
 mod place;
 

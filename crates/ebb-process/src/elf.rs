@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
 use object::elf;
 use object::read::StringTable;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
@@ -34,8 +35,9 @@ pub enum Libc {
 impl fmt::Display for Libc {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Libc::Glibc => out.write_str("glibc"),
-            Libc::Musl => out.write_str("musl"),
+            // A C library has the name of its malloc.
+            Libc::Glibc => out.write_str(Allocator::Glibc.name()),
+            Libc::Musl => out.write_str(Allocator::Musl.name()),
             Libc::Any => out.write_str("any libc"),
             Libc::Other(name) => out.write_str(name),
         }

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ebb_allocators::Allocator;
 use ebb_inspect::{Heap, Unreadable, Unsupported};
 use ebb_stats::{Snapshot, mechanism};
 
@@ -28,27 +29,33 @@ pub fn read(
     file: Option<&str>,
     counters: &Counters,
 ) -> Result<Heap, NotRead> {
-    match allocator {
-        Some("ebbmalloc") => of_ebbmalloc(pid, counters),
-        Some("glibc") => of_glibc(pid),
-        Some(other) => {
-            let file = file.unwrap_or_default();
-            regions::read(pid, other, Path::new(file)).unwrap_or_else(|| {
+    let Some(name) = allocator else {
+        return of_static(pid);
+    };
+    match Allocator::from_name(name) {
+        Some(Allocator::Ebbmalloc) => of_ebbmalloc(pid, counters),
+        Some(Allocator::Glibc) => of_glibc(pid),
+        other => {
+            let file = Path::new(file.unwrap_or_default());
+            other.and_then(|known| regions::read(pid, known, file)).unwrap_or_else(|| {
                 Err(NotRead::because(format!(
-                    "ebb recognises the heap of {other} but cannot read it"
+                    "ebb recognises the heap of {name} but cannot read it"
                 )))
             })
         }
-        // A static program has its malloc inside: glibc's, or one that took its place.
-        None => of_glibc(pid).or_else(|_| {
-            let program = PathBuf::from(format!("/proc/{pid}/exe"));
-            let found = inside(&program).and_then(|found| read_inside(pid, found));
-            let musl = || regions::read(pid, "musl", &program).filter(Result::is_ok);
-            found.or_else(musl).unwrap_or_else(|| {
-                Err(NotRead::because("it is not known which allocator is in charge"))
-            })
-        }),
     }
+}
+
+/// A static program has its malloc inside: glibc's, or one that took its place.
+fn of_static(pid: i32) -> Result<Heap, NotRead> {
+    of_glibc(pid).or_else(|_| {
+        let program = PathBuf::from(format!("/proc/{pid}/exe"));
+        let found = inside(&program).and_then(|found| read_inside(pid, found));
+        let musl = || regions::read(pid, Allocator::Musl, &program).filter(Result::is_ok);
+        found.or_else(musl).unwrap_or_else(|| {
+            Err(NotRead::because("it is not known which allocator is in charge"))
+        })
+    })
 }
 
 fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {

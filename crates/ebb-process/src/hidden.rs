@@ -102,7 +102,7 @@ impl Found {
 
 /// What the allocator in the mapped file `name` holds: nothing where it has not served a request; `None` without a reader.
 fn read(pid: i32, inside: Inside, name: &Path) -> Option<Result<Option<Heap>, String>> {
-    let read = heap::read_mapped(pid, inside.allocator()?.name(), &PathBuf::from(name))?;
+    let read = heap::read_mapped(pid, inside.allocator()?, &PathBuf::from(name))?;
     Some(read.map(|heap| heap.map(|heap| named(heap, inside.settings_variable(), name))))
 }
 

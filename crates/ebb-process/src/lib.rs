@@ -10,14 +10,13 @@
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
 //! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
-//! - [`cgroup`], [`enclosure`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
+//! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
 
 pub mod carried;
 pub mod cgroup;
 pub mod charge;
 pub mod counters;
 pub mod elf;
-pub mod enclosure;
 pub mod environ;
 #[cfg(any(test, feature = "example"))]
 pub mod example;
@@ -28,6 +27,7 @@ pub mod inherited;
 pub mod inside;
 pub mod instruments;
 pub mod library;
+pub mod limited_cgroup;
 pub mod look;
 pub mod machine;
 pub mod mappings;

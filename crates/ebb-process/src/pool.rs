@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
 use procfs::process::{MMapPath, MemoryMaps};
 
 use super::hidden::{self, Found};
@@ -23,12 +24,12 @@ pub fn of_mappings(pid: i32, maps: &MemoryMaps) -> Option<Pool> {
         MMapPath::Path(path) => path.file_name().is_some_and(is_arrow),
         _ => false,
     });
-    (has_arrow && !is_told(pid, ARROW)).then_some(Pool::Arrow)
+    (has_arrow && !is_set_at_start(pid, ARROW)).then_some(Pool::Arrow)
 }
 
 /// The allocators inside Arrow, and the variable from which each takes its settings.
-const INSIDE_ARROW: [(&str, Option<&str>); 2] =
-    [("mimalloc", None), ("jemalloc", Some("JE_ARROW_MALLOC_CONF"))];
+const INSIDE_ARROW: [(Allocator, Option<&str>); 2] =
+    [(Allocator::Mimalloc, None), (Allocator::Jemalloc, Some("JE_ARROW_MALLOC_CONF"))];
 /// jemalloc has pages of its own from its start on, with Arrow's pool elsewhere.
 const LEAST_USED: u64 = 1 << 20;
 
@@ -81,7 +82,7 @@ fn is_arrow(file: &OsStr) -> bool {
 }
 
 /// Whether the process was started with that variable at that value.
-fn is_told(pid: i32, (name, value): (&str, &str)) -> bool {
+fn is_set_at_start(pid: i32, (name, value): (&str, &str)) -> bool {
     let variables = environ::at_start(pid).unwrap_or_default();
     variables.get(OsStr::new(name)).is_some_and(|it| it == value)
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use ebb_allocators::Allocator;
 use ebb_inspect::Target;
 use ebb_inspect::cpython::{self, Arenas};
 
@@ -55,7 +56,7 @@ pub fn arenas(pid: i32) -> Result<Objects, NotRead> {
 pub fn mimalloc(pid: i32, counters: &Counters) -> Option<Result<Heap, NotRead>> {
     let target = look::open(pid).ok()?;
     let file = cpython::file(&target).ok()??;
-    let read = heap::read(pid, Some("mimalloc"), file.to_str(), counters);
+    let read = heap::read(pid, Some(Allocator::Mimalloc.name()), file.to_str(), counters);
     Some(read.map(|mut heap| {
         heap.notes.push(
             "CPython's objects and buffers are in its own mimalloc, which another allocator does not replace"

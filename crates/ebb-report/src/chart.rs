@@ -116,8 +116,8 @@ fn paths(axes: &Axes, line: &Line) -> Value {
         let mb = value_at(&line.median, *at_s).unwrap_or(0.0);
         json!({ "x": axes.x(*at_s), "y": axes.y(mb), "text": text })
     });
-    // What is told only at the ends of the rests is shown where it was told.
-    let told = line.live.iter().filter(|_| line.live_is_told);
+    // A live heap that is known only at the ends of rests is shown there.
+    let known = line.live.iter().filter(|_| line.live_is_known);
     let live = (line.live.len() > 1).then(|| axes.path(line.live.iter().copied()));
     json!({
         "variant": line.variant,
@@ -129,7 +129,7 @@ fn paths(axes: &Axes, line: &Line) -> Value {
         "median": axes.path(line.median.iter().copied()),
         "restarts": restarts.collect::<Vec<_>>(),
         "live": live,
-        "dots": told.map(|point| axes.path([*point].into_iter())).collect::<Vec<_>>(),
+        "dots": known.map(|point| axes.path([*point].into_iter())).collect::<Vec<_>>(),
     })
 }
 

@@ -13,7 +13,7 @@ pub struct Table {
 
 impl Table {
     /// Whether a cell has a figure, or says why there is none.
-    pub(super) fn tells_something(&self) -> bool {
+    pub(super) fn has_figures(&self) -> bool {
         let mut cells = self.rows.iter().flat_map(|row| &row.cells);
         cells.any(|cell| cell.main != NOTHING)
     }

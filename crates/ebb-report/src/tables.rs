@@ -83,7 +83,7 @@ pub fn of(trial: &Trial) -> Vec<Table> {
             table.rows.sort_by_key(|row| place(row).unwrap_or(usize::MAX));
         }
     }
-    tables.retain(Table::tells_something);
+    tables.retain(Table::has_figures);
     tables.extend(latencies(trial));
     tables.extend(trial.against.as_ref().map(|against| changes(trial, against, &DIFFERENCE)));
     tables

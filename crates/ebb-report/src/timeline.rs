@@ -35,7 +35,7 @@ pub struct Line {
     /// Live heap where it is known.
     pub live: Vec<(f64, f64)>,
     /// The workload told it, at the ends of the rests only.
-    pub live_is_told: bool,
+    pub live_is_known: bool,
     /// Restarts of a service that was watched.
     pub restarts: Vec<(f64, String)>,
 }
@@ -168,7 +168,7 @@ fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: M
     if let Some(run) = variant.complete().next() {
         line.live = curve(run, &|sample| sample.live_bytes);
         if line.live.is_empty() {
-            line.live_is_told = true;
+            line.live_is_known = true;
             // Told at the end of a rest, so a little after it on the clock: it belongs to the rest.
             let told = run.live.iter().filter_map(|live| {
                 let rest = run

@@ -4,7 +4,7 @@
 //! ends the trial and keeps what was measured.
 
 use super::rounds::{Progress, Rounds};
-use super::run::{self, Stage, StepEvent};
+use super::run::{self, StepEvent, TrialContext};
 use super::schedule::Durations;
 use super::summary;
 use super::variant::Prepared;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Said of the run during which the disk of the logs became full.
 const FULL: &str = "the disk was full: logs are incomplete";
 
-/// What the engine tells while it runs.
+/// Progress of a trial.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A run begins.
@@ -60,9 +60,9 @@ pub enum Event<'a> {
     },
 }
 
-/// What came of a trial.
+/// The results of all runs.
 #[derive(Debug)]
-pub struct Conducted {
+pub struct TrialRuns {
     /// The variants with their runs and summaries.
     pub variants: Vec<Variant>,
     /// How it stopped, where that was not known before.
@@ -72,15 +72,15 @@ pub struct Conducted {
 }
 
 /// Does all runs and fills in the summaries.
-pub fn conduct(
-    stage: &Stage,
+pub fn run_all(
+    trial: &TrialContext,
     variants: Vec<Prepared>,
     rounds: Rounds,
-    tell: &mut dyn FnMut(Event),
-) -> Conducted {
+    on_event: &mut dyn FnMut(Event),
+) -> TrialRuns {
     let mut results: Vec<Variant> = variants.iter().map(empty).collect();
     let mut running: Vec<bool> = variants.iter().map(|it| it.unavailable.is_none()).collect();
-    let mut clock = Clock::of(stage);
+    let mut clock = Clock::of(trial);
     let (started, mut longest) = (Instant::now(), Duration::ZERO);
     let (mut done, mut number) = (0, 0);
     let end = loop {
@@ -92,7 +92,7 @@ pub fn conduct(
             elapsed: started.elapsed(),
             longest,
         };
-        let interrupted = stage.interrupt.is_set().then_some(Err(Some(StopReason::Interrupted)));
+        let interrupted = trial.interrupt.is_set().then_some(Err(Some(StopReason::Interrupted)));
         if let Err(end) = interrupted.unwrap_or_else(|| rounds.next(&progress)) {
             let Rounds::UntilSure(sure) = rounds else {
                 break None;
@@ -102,7 +102,7 @@ pub fn conduct(
         let round = Instant::now();
         done += 1;
         for (index, variant) in variants.iter().enumerate() {
-            if !running[index] || stage.interrupt.is_set() {
+            if !running[index] || trial.interrupt.is_set() {
                 continue;
             }
             number += 1;
@@ -110,28 +110,28 @@ pub fn conduct(
             let rounds_left = rounds.known().map(|known| (known - done) as usize);
             let left = alive(index) - 1 + rounds_left.unwrap_or(0) * alive(0);
             let name = variant.spec.name.as_str();
-            tell(Event::RunBegins {
+            on_event(Event::RunBegins {
                 variant: name,
                 repetition: done,
                 number,
                 total: rounds_left.map(|_| number + left),
             });
             clock.is_whole = rounds_left.is_some();
-            let mut run = clock.run(stage, variant, done, left, tell);
-            let logs = stage.logs.folder();
-            if stage.logs.leave_full_disk() {
-                let again = has_failed(&run) && !stage.interrupt.is_set();
-                tell(Event::LogsMoved {
+            let mut run = clock.run(trial, variant, done, left, on_event);
+            let logs = trial.logs.folder();
+            if trial.logs.leave_full_disk() {
+                let again = has_failed(&run) && !trial.interrupt.is_set();
+                on_event(Event::LogsMoved {
                     from: logs,
-                    to: stage.logs.folder(),
+                    to: trial.logs.folder(),
                     again: again.then_some(name),
                 });
                 if again {
-                    run = clock.run(stage, variant, done, left, tell);
+                    run = clock.run(trial, variant, done, left, on_event);
                 }
                 run::note(&mut run, FULL.to_owned());
             }
-            tell(Event::RunEnds { variant: name, run: &run });
+            on_event(Event::RunEnds { variant: name, run: &run });
             // A variant whose run fails ends here. A limit that was met is a result, and how soon it is met the
             // next time is one as well; only rounds without a number would wait for it for ever.
             let met_limit = run.oom.is_some() && rounds.known().is_some();
@@ -140,10 +140,10 @@ pub fn conduct(
         }
         longest = longest.max(round.elapsed());
     };
-    Conducted { variants: results, stopping: end, repetitions: rounds.known().unwrap_or(done) }
+    TrialRuns { variants: results, stopping: end, repetitions: rounds.known().unwrap_or(done) }
 }
 
-/// Knows how long things take, from what it has seen.
+/// Estimates the time that is left from the runs and phases so far.
 struct Clock {
     durations: Durations,
     /// Lengths of the idle phases.
@@ -153,9 +153,9 @@ struct Clock {
 }
 
 impl Clock {
-    fn of(stage: &Stage) -> Clock {
-        let values = stage.workload.vars();
-        let phases = stage.workload.phases.iter();
+    fn of(trial: &TrialContext) -> Clock {
+        let values = trial.workload.vars();
+        let phases = trial.workload.phases.iter();
         Clock {
             durations: Durations::default(),
             known: phases.map(|phase| phase.idle_seconds(&values).ok().flatten()).collect(),
@@ -163,23 +163,23 @@ impl Clock {
         }
     }
 
-    /// One run, with the time that is left told at each phase.
+    /// One run. Each phase is reported with the time that is left.
     fn run(
         &mut self,
-        stage: &Stage,
+        trial: &TrialContext,
         variant: &Prepared,
         repetition: u32,
         runs_left: usize,
-        tell: &mut dyn FnMut(Event),
+        on_event: &mut dyn FnMut(Event),
     ) -> Run {
         let (started, mut in_phases) = (Instant::now(), 0.0);
         let mut on_step = |event: StepEvent| match event {
             StepEvent::Begins(at) => {
-                let step = stage.steps[at];
+                let step = trial.steps[at];
                 let (left_s, seen_all) =
-                    self.durations.left(&stage.steps[at..], stage.steps, runs_left, &self.known);
-                tell(Event::PhaseBegins {
-                    phase: &stage.workload.phases[step.phase].name,
+                    self.durations.left(&trial.steps[at..], trial.steps, runs_left, &self.known);
+                on_event(Event::PhaseBegins {
+                    phase: &trial.workload.phases[step.phase].name,
                     round: step.round,
                     left_s,
                     left_is_whole: seen_all && self.is_whole,
@@ -187,10 +187,10 @@ impl Clock {
             }
             StepEvent::Took(at, seconds) => {
                 in_phases += seconds;
-                self.durations.saw_phase(stage.steps[at].phase, seconds);
+                self.durations.saw_phase(trial.steps[at].phase, seconds);
             }
         };
-        let run = run::run(stage, variant, repetition, &mut on_step);
+        let run = run::run(trial, variant, repetition, &mut on_step);
         if run.outcome == Outcome::Complete {
             self.durations.saw_run(started.elapsed().as_secs_f64() - in_phases);
         }

@@ -1,4 +1,4 @@
-//! Ctrl-C: a wish to stop that every wait of a trial sees, and the process groups to kill when it
+//! Ctrl-C: a request to stop that every wait of a trial sees, and the process groups to kill when it
 //! comes twice.
 //!
 //! `commands/compare` turns signals into [`Interrupt::set`] and [`Groups::kill_all`]; `run` and

@@ -48,8 +48,8 @@ pub struct Launch<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// Marks everything of a run.
     pub run_mark: &'a str,
-    /// Cgroups that it enters before it begins.
-    pub doors: &'a [PathBuf],
+    /// The `cgroup.procs` files of cgroups that it enters before it begins.
+    pub procs_files: &'a [PathBuf],
     /// Its output.
     pub stdout: PathBuf,
     /// Its errors; may be the same file.
@@ -78,7 +78,16 @@ impl<'a> Launch<'a> {
         run_mark: &'a str,
         log: PathBuf,
     ) -> Launch<'a> {
-        Launch { name, command, cwd, env, run_mark, doors: &[], stdout: log.clone(), stderr: log }
+        Launch {
+            name,
+            command,
+            cwd,
+            env,
+            run_mark,
+            procs_files: &[],
+            stdout: log.clone(),
+            stderr: log,
+        }
     }
 
     /// Starts it.
@@ -110,11 +119,11 @@ impl<'a> Launch<'a> {
         }
         command.envs(self.env).env(RUN_MARK, self.run_mark);
         die_with_parent(&mut command);
-        let doors = self.doors.iter().map(|door| {
-            let opened = File::options().write(true).open(door);
-            opened.map_err(|error| problem(&door.display().to_string(), &error))
+        let procs_files = self.procs_files.iter().map(|file| {
+            let opened = File::options().write(true).open(file);
+            opened.map_err(|error| problem(&file.display().to_string(), &error))
         });
-        enter(&mut command, doors.collect::<Result<_, _>>()?);
+        enter(&mut command, procs_files.collect::<Result<_, _>>()?);
         let child =
             command.spawn().map_err(|error| problem(&program.display().to_string(), &error))?;
         groups.add(child.id());
@@ -141,17 +150,17 @@ fn die_with_parent(command: &mut Command) {
 }
 
 /// The process enters cgroups before it runs, so that nothing of it is outside.
-fn enter(command: &mut Command, doors: Vec<File>) {
-    if doors.is_empty() {
+fn enter(command: &mut Command, procs_files: Vec<File>) {
+    if procs_files.is_empty() {
         return;
     }
     // SAFETY: the closure runs between fork and exec and makes one system call a file; the files were
     // opened before, and it neither allocates nor takes a lock.
     unsafe {
         command.pre_exec(move || {
-            for door in &doors {
+            for file in &procs_files {
                 // 0 is the process that writes.
-                nix::unistd::write(door, b"0")?;
+                nix::unistd::write(file, b"0")?;
             }
             Ok(())
         });

@@ -5,7 +5,7 @@
 
 use super::disturbance::{self, Loaded};
 use super::launch::{self, Launch, Process};
-use super::sampler::{Sampler, Surroundings};
+use super::sampler::{Sampler, ServiceCgroup};
 use super::summary;
 use super::template;
 use super::variant::Prepared;
@@ -15,74 +15,73 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-mod ask;
+mod context;
 mod health;
 mod phases;
-mod scene;
+mod request;
 
-pub use scene::Stage;
+pub use context::TrialContext;
 
-use ask::until_ready;
+pub(crate) use context::note;
+use context::{RunContext, RunError, failed, file_name};
 use health::Health;
-use phases::Watch;
-pub(crate) use scene::note;
-use scene::{End, Scene, failed, file_name};
+use phases::Monitors;
+use request::until_ready;
 
 /// After a malloc_trim, before memory is read: the kernel frees at once, but the answer may be written
 /// before other processes of the tree have trimmed.
 const AFTER_TRIM: Duration = Duration::from_millis(200);
 
-/// Runs one variant once. `on_step` hears of every phase that begins and of the seconds of the one
-/// that ended.
+/// Runs one variant once. `on_step` is called when a phase begins, and with its length when it ends.
 pub fn run(
-    stage: &Stage,
+    trial: &TrialContext,
     variant: &Prepared,
     repetition: u32,
     on_step: &mut dyn FnMut(StepEvent),
 ) -> Run {
     let mut record = Run::new(repetition);
-    let before = stage.observer.machine();
+    let before = trial.observer.machine();
     let mut loaded = Loaded::default();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
-    // It outlives what is inside.
-    let enclosure = stage.enclosures.map(|enclosures| enclosures.enclose(&run_mark)).transpose();
-    let ended = enclosure
+    // The cgroup is dropped after its processes have ended.
+    let run_cgroup = trial.cgroups.map(|cgroups| cgroups.create(&run_mark)).transpose();
+    let ended = run_cgroup
         .as_ref()
-        .map_err(|reason| End::from(format!("its cgroup: {reason}")))
-        .and_then(|enclosure| {
-            let doors = enclosure.as_ref().map_or(Vec::new(), |made| made.doors());
-            let (scene, _dir) = Scene::set(stage, variant, repetition, run_mark.clone())?;
-            let mut told = Told { record: &mut record, loaded: &mut loaded, on_step };
-            scene.play(stage, variant, &doors, &mut told)
+        .map_err(|reason| RunError::from(format!("its cgroup: {reason}")))
+        .and_then(|run_cgroup| {
+            let procs_files = run_cgroup.as_ref().map_or(Vec::new(), |made| made.procs_files());
+            let (context, _dir) = RunContext::create(trial, variant, repetition, run_mark.clone())?;
+            let mut recorder = Recorder { record: &mut record, loaded: &mut loaded, on_step };
+            context.execute(trial, variant, &procs_files, &mut recorder)
         });
     launch::kill_strays(&run_mark);
-    drop(enclosure);
+    drop(run_cgroup);
     record.outcome = match ended {
         Ok(()) => Outcome::Complete,
         // What failed because it was being stopped did not fail.
-        Err(End::Interrupted | End::Failed { .. }) if stage.interrupt.is_set() => {
+        Err(RunError::Interrupted | RunError::Failed { .. }) if trial.interrupt.is_set() => {
             Outcome::Interrupted
         }
-        Err(End::Interrupted) => Outcome::Interrupted,
-        Err(End::Discarded(reason)) => Outcome::Discarded { reason },
-        Err(End::Failed { reason, last_lines }) => {
+        Err(RunError::Interrupted) => Outcome::Interrupted,
+        Err(RunError::Discarded(reason)) => Outcome::Discarded { reason },
+        Err(RunError::Failed { reason, last_lines }) => {
             Outcome::Failed { reason: oom_in_words(&record).unwrap_or(reason), last_lines }
         }
     };
-    record.measures = summary::measure(&record, stage.metric);
-    record.slope = summary::rest_slope(&record, stage.metric);
-    record.disturbance = loaded.or(disturbance::between(before, stage.observer.machine()));
+    record.measures = summary::measure(&record, trial.metric);
+    record.slope = summary::rest_slope(&record, trial.metric);
+    record.disturbance = loaded.or(disturbance::between(before, trial.observer.machine()));
     record
 }
 
-/// What becomes of a run while it is played.
-struct Told<'a> {
+/// Where a run puts its results while it goes on.
+struct Recorder<'a> {
     record: &'a mut Run,
     loaded: &'a mut Loaded,
     on_step: &'a mut dyn FnMut(StepEvent),
 }
 
-/// What `run` tells while it runs.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub enum StepEvent {
     /// The step of this index begins.
@@ -91,29 +90,29 @@ pub enum StepEvent {
     Took(usize, f64),
 }
 
-impl Scene<'_> {
-    fn play(
+impl RunContext<'_> {
+    fn execute(
         mut self,
-        stage: &Stage,
+        trial: &TrialContext,
         variant: &Prepared,
-        doors: &[PathBuf],
-        told: &mut Told,
-    ) -> Result<(), End> {
+        procs_files: &[PathBuf],
+        recorder: &mut Recorder,
+    ) -> Result<(), RunError> {
         // Stopped in reverse order of their start, also when something on the way fails.
         let mut companions = Companions(Vec::new());
         for companion in &self.workload.companions {
             companions.0.push((self.start_companion(companion)?, companion.stop_timeout_s));
         }
-        ask::unoccupied(&self, &self.workload.service.ready)?;
+        request::check_address_free(&self, &self.workload.service.ready)?;
         let started = Instant::now();
-        let mut service = self.start_service(variant, doors)?;
-        let surroundings = stage.observer.surroundings(service.pid());
-        let kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
+        let mut service = self.start_service(variant, procs_files)?;
+        let cgroup = trial.observer.cgroup(service.pid());
+        let kills = || cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills());
         let kills_before = kills();
-        let on_set = OnSet { started, surroundings: surroundings.clone() };
-        let played = self.play_service(stage, variant, &mut service, on_set, told);
+        let start = ServiceStart { at: started, cgroup: cgroup.clone() };
+        let result = self.run_service(trial, variant, &mut service, start, recorder);
         service.stop(Duration::from_secs_f64(self.workload.service.stop_timeout_s));
-        let record = &mut *told.record;
+        let record = &mut *recorder.record;
         record.oom = Option::zip(kills_before, kills()).filter(|(before, now)| now > before).map(
             |(before, now)| Oom {
                 // A service that is gone at once is gone before the next sample: its phase ended there.
@@ -122,56 +121,57 @@ impl Scene<'_> {
                     .and_then(|oom| oom.at_s)
                     .or(record.phases.last().map(|phase| phase.to_s)),
                 kills: now - before,
-                limit_bytes: surroundings.as_ref().and_then(|place| place.limit_bytes()),
+                limit_bytes: cgroup.as_ref().and_then(|cgroup| cgroup.limit_bytes()),
             },
         );
-        played
+        result
     }
 
-    fn play_service(
+    fn run_service(
         &mut self,
-        stage: &Stage,
+        trial: &TrialContext,
         variant: &Prepared,
         service: &mut Process,
-        on_set: OnSet,
-        told: &mut Told,
-    ) -> Result<(), End> {
-        let Told { record, loaded, on_step } = told;
+        start: ServiceStart,
+        recorder: &mut Recorder,
+    ) -> Result<(), RunError> {
+        let Recorder { record, loaded, on_step } = recorder;
         let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
         until_ready(self, &self.workload.service.ready, service, limit)
             .map_err(|reason| failed(reason, service))?;
         let pid = service.pid();
         self.define("pid", pid.to_string());
         let zero = Instant::now();
-        record.ready_after_s = Some((zero - on_set.started).as_secs_f64());
-        let in_charge = || stage.observer.in_charge(pid, variant).map_err(End::Discarded);
+        record.ready_after_s = Some((zero - start.at).as_secs_f64());
+        let in_charge = || trial.observer.in_charge(pid, variant).map_err(RunError::Discarded);
         in_charge()?;
         if let Some(prepare) = &self.workload.prepare {
             self.prepare(prepare, service)?;
         }
         // Times count from here: filling a database is not part of the figures.
         let zero = Instant::now();
-        let surroundings = on_set.surroundings;
-        let throttled = || surroundings.as_ref().and_then(|place| place.throttled_s());
+        let cgroup = start.cgroup;
+        let throttled = || cgroup.as_ref().and_then(|cgroup| cgroup.throttled_s());
         let throttled_before = throttled();
         let sampler =
-            Sampler::start(stage.observer.clone(), pid, zero, stage.interval, surroundings.clone());
+            Sampler::start(trial.observer.clone(), pid, zero, trial.interval, cgroup.clone());
         let health = match self.workload.service.health() {
             Some(url) => Some(Health::start(self.fill(url)?, zero)),
             None => None,
         };
-        let mut watch = Watch { zero, sampler: &sampler, health: health.as_ref(), loaded };
-        let played = (|| -> Result<(), End> {
-            for (index, step) in stage.steps.iter().enumerate() {
+        let mut monitors = Monitors { zero, sampler: &sampler, health: health.as_ref(), loaded };
+        let result = (|| -> Result<(), RunError> {
+            for (index, step) in trial.steps.iter().enumerate() {
                 on_step(StepEvent::Begins(index));
                 let phase = &self.workload.phases[step.phase];
-                let seconds = self.step(stage, phase, step.round, service, &mut watch, record)?;
+                let seconds =
+                    self.step(trial, phase, step.round, service, &mut monitors, record)?;
                 on_step(StepEvent::Took(index, seconds));
                 in_charge()?;
             }
             Ok(())
         })();
-        record.instruments = stage.observer.instruments(pid);
+        record.instruments = trial.observer.instruments(pid);
         let seen = sampler.finish();
         record.samples = seen.samples;
         record.oom =
@@ -179,23 +179,23 @@ impl Scene<'_> {
         record.health = health.map_or(Vec::new(), Health::finish);
         record.throttled_s =
             Option::zip(throttled(), throttled_before).map(|(now, before)| now - before);
-        played?;
+        result?;
         if variant.spec.is_libc() {
-            self.trim(stage, pid, record);
+            self.trim(trial, pid, record);
         }
         Ok(())
     }
 
     /// Memory before and after a malloc_trim(0) in the service, read from outside.
-    fn trim(&self, stage: &Stage, pid: u32, record: &mut Run) {
+    fn trim(&self, trial: &TrialContext, pid: u32, record: &mut Run) {
         let Some(trim) = &self.workload.trim else {
             return;
         };
-        let memory = || stage.observer.sample(pid).and_then(|seen| stage.metric.of(&seen.sample));
+        let memory = || trial.observer.sample(pid).and_then(|seen| trial.metric.of(&seen.sample));
         let before = memory();
-        let asked = ask::ask(self, trim, "POST");
+        let answer = request::send(self, trim, "POST");
         std::thread::sleep(AFTER_TRIM);
-        match (asked, before, memory()) {
+        match (answer, before, memory()) {
             (Ok(_), Some(before_bytes), Some(after_bytes)) => {
                 record.trim = Some(Trim { before_bytes, after_bytes })
             }
@@ -205,7 +205,7 @@ impl Scene<'_> {
     }
 }
 
-/// The companions of a run with their grace; stopped last first when dropped.
+/// The companions of a run with their stop timeouts; stopped in reverse order when dropped.
 struct Companions(Vec<(Process, f64)>);
 
 impl Drop for Companions {
@@ -216,8 +216,8 @@ impl Drop for Companions {
     }
 }
 
-impl Scene<'_> {
-    fn start_companion(&self, companion: &Companion) -> Result<Process, End> {
+impl RunContext<'_> {
+    fn start_companion(&self, companion: &Companion) -> Result<Process, RunError> {
         let name = format!("companion {}", companion.name);
         let mut env = self.env.clone();
         env.extend(self.fill_map(&companion.env)?);
@@ -234,10 +234,10 @@ impl Scene<'_> {
     }
 }
 
-/// What the service of a run stands on.
-struct OnSet {
-    started: Instant,
-    surroundings: Option<Arc<dyn Surroundings>>,
+/// When the service was started, and its cgroup.
+struct ServiceStart {
+    at: Instant,
+    cgroup: Option<Arc<dyn ServiceCgroup>>,
 }
 
 /// That a run failed because processes of it were killed for lack of memory.

@@ -1,7 +1,7 @@
 //! Samples the service's process tree from readiness to the end, on a thread of its own.
 //!
-//! Used by `run`. What a sample holds is read by an [`Observer`], which `commands/compare` supplies, as it supplies what
-//! surrounds a run: the limits that it is held to, and the kernel's count of what they did.
+//! Used by `run`. Samples are read by an [`Observer`], which `commands/compare` supplies. It also supplies the cgroups:
+//! those with the trial's limits ([`RunCgroups`]), and the kernel's counters of the service's cgroup ([`ServiceCgroup`]).
 
 use super::disturbance::Machine;
 use super::refaults::{Held, Refaults};
@@ -32,8 +32,8 @@ pub trait Observer: Send + Sync {
     /// preloaded together with it is there; the message names the process where that is not so.
     fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String>;
 
-    /// The place that the process is in, to be asked also when the process is gone.
-    fn surroundings(&self, pid: u32) -> Option<Arc<dyn Surroundings>>;
+    /// The cgroup of the process. It can be read after the process has ended.
+    fn cgroup(&self, pid: u32) -> Option<Arc<dyn ServiceCgroup>>;
 
     /// Instruments that are switched on in processes of the tree.
     fn instruments(&self, _pid: u32) -> Vec<Instrument> {
@@ -46,25 +46,25 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// Makes a place with the trial's limits for each run.
-pub trait Enclosures: Send + Sync {
-    /// A new one; dropped it is taken away. The message says why there is none.
-    fn enclose(&self, name: &str) -> Result<Box<dyn Enclosure>, String>;
+/// Creates a cgroup with the trial's limits for each run.
+pub trait RunCgroups: Send + Sync {
+    /// Creates a cgroup, which is removed on drop. The error says why it cannot be created.
+    fn create(&self, name: &str) -> Result<Box<dyn RunCgroup>, String>;
 }
 
-/// A place with limits.
-pub trait Enclosure {
-    /// The files that a process writes `0` into to enter; what it starts is inside as well.
-    fn doors(&self) -> Vec<PathBuf>;
+/// A cgroup with limits.
+pub trait RunCgroup {
+    /// Its `cgroup.procs` files. A process enters by writing `0` to each; its children are inside too.
+    fn procs_files(&self) -> Vec<PathBuf>;
 }
 
-/// The place that a process is in, limited by the trial or by somebody else; it outlives the process.
-pub trait Surroundings: Send + Sync {
-    /// Processes that were killed there for lack of memory, ever.
+/// The cgroup of the service, with the trial's limits or others.
+pub trait ServiceCgroup: Send + Sync {
+    /// Processes that were OOM-killed in it since it was created.
     fn oom_kills(&self) -> Option<u64>;
-    /// Time for which CPU quotas there held processes back, ever; `None` where there is no quota.
+    /// Seconds for which CPU quotas throttled it since it was created; `None` without a quota.
     fn throttled_s(&self) -> Option<f64>;
-    /// The lowest memory limit that counts there.
+    /// The lowest memory limit that applies to it.
     fn limit_bytes(&self) -> Option<u64>;
 }
 
@@ -91,14 +91,14 @@ impl Sampler {
         pid: u32,
         zero: Instant,
         interval: Duration,
-        surroundings: Option<Arc<dyn Surroundings>>,
+        cgroup: Option<Arc<dyn ServiceCgroup>>,
     ) -> Sampler {
         let record = Arc::new(Mutex::new(Record::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let (taken, ends) = (record.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let (mut next, mut refaults) = (zero, Refaults::default());
-            let oom_kills = || surroundings.as_ref().and_then(|place| place.oom_kills());
+            let oom_kills = || cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills());
             let kills_before = oom_kills();
             while !ends.load(Ordering::Relaxed) {
                 let at_s = zero.elapsed().as_secs_f64();
@@ -174,7 +174,7 @@ mod tests {
                 ..Seen::default()
             })
         }
-        fn surroundings(&self, _pid: u32) -> Option<Arc<dyn Surroundings>> {
+        fn cgroup(&self, _pid: u32) -> Option<Arc<dyn ServiceCgroup>> {
             None
         }
         fn in_charge(&self, _pid: u32, _variant: &Prepared) -> Result<(), String> {

@@ -38,9 +38,9 @@ pub struct Workload {
     #[serde(default, rename = "phase")]
     pub phases: Vec<Phase>,
     /// Makes the service call malloc_trim(0).
-    pub trim: Option<Ask>,
+    pub trim: Option<Request>,
     /// Tells the live heap.
-    pub live: Option<Ask>,
+    pub live: Option<Request>,
     /// Variants next to the ones that the tool knows.
     #[serde(default)]
     pub variants: BTreeMap<String, VariantTable>,
@@ -149,10 +149,11 @@ pub enum Ready {
     Line(String),
 }
 
-/// A question to the running service.
+/// A request to the running service.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ask {
+// The name in messages about a workload file.
+#[serde(deny_unknown_fields, rename = "Ask")]
+pub struct Request {
     /// An address ...
     pub http: Option<String>,
     /// ... with its method (default: POST, for live GET),
@@ -174,8 +175,8 @@ pub struct Phase {
     pub timeout_s: Option<f64>,
     /// Repeated together with its neighbours of the same cycle.
     pub cycle: Option<String>,
-    /// Asked of the service when an idle phase begins.
-    pub ask: Option<Ask>,
+    /// Sent to the service when an idle phase begins.
+    pub ask: Option<Request>,
     /// Times in a row.
     pub repeat: Option<u32>,
     /// Names the state at its end.

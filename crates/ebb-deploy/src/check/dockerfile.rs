@@ -11,18 +11,18 @@ use super::finding::{Finding, Id, Judged};
 use super::library::{allocator_of, file_name, is_pattern, path_architecture};
 use super::settings;
 
-mod asked;
 mod copied;
 mod image;
+mod request;
 mod start;
 mod variables;
 
-pub use asked::{Context, is_entrypoint_name, set_by_script};
 pub use image::Stages;
 pub(crate) use image::{Piece, Stage};
+pub use request::{Context, is_entrypoint_name, set_by_script};
 pub(crate) use start::start;
 
-use asked::{Asked, Image};
+use request::{Image, Request};
 
 /// Judges the image that the Dockerfile called `name` makes. `context` is what the builder is given;
 /// `target` names the stage to build, the last one by default. None where there is no such stage.
@@ -40,17 +40,17 @@ pub fn judge(
 
 impl Image<'_> {
     fn judge(&self) -> Judged {
-        let (asked, mut findings) = self.asked();
-        let Some(asked) = asked else {
+        let (request, mut findings) = self.request();
+        let Some(request) = request else {
             return Judged { allocator: None, findings };
         };
-        let entries = || asked.text.split([' ', ':']).filter(|entry| !entry.is_empty());
+        let entries = || request.text.split([' ', ':']).filter(|entry| !entry.is_empty());
         let known = entries().find(|entry| allocator_of(entry).is_some());
-        let entry = known.or_else(|| entries().next()).unwrap_or(&asked.text);
+        let entry = known.or_else(|| entries().next()).unwrap_or(&request.text);
         let allocator = allocator_of(entry);
-        findings.extend(self.path(entry, &asked));
+        findings.extend(self.path(entry, &request));
         if !findings.iter().any(|it| it.id == Id::NotExpanded) {
-            findings.extend(self.library(entry, allocator, &asked));
+            findings.extend(self.library(entry, allocator, &request));
         }
         findings.extend(self.program());
         if let Some(in_charge) = allocator {
@@ -62,15 +62,15 @@ impl Image<'_> {
     }
 
     /// What the path itself says.
-    fn path(&self, entry: &str, asked: &Asked) -> Option<Finding> {
-        let text = &asked.text;
-        if !asked.by_shell && text.contains("${LIB}") {
+    fn path(&self, entry: &str, request: &Request) -> Option<Finding> {
+        let text = &request.text;
+        if !request.by_shell && text.contains("${LIB}") {
             let what = "the builder replaces $LIB by an empty text before the loader sees it: write \\$LIB";
-            return Some(self.at(asked.line, Id::NotExpanded, what.to_owned()));
+            return Some(self.at(request.line, Id::NotExpanded, what.to_owned()));
         }
-        if !asked.by_shell && is_pattern(text) {
+        if !request.by_shell && is_pattern(text) {
             let what = format!("LD_PRELOAD is \"{text}\", which the loader takes literally");
-            return Some(self.at(asked.line, Id::NotExpanded, what));
+            return Some(self.at(request.line, Id::NotExpanded, what));
         }
         let architecture = path_architecture(entry)?;
         match self.base().1.and_then(platform_architecture) {
@@ -78,11 +78,11 @@ impl Image<'_> {
             Some(other) => {
                 let what =
                     format!("{entry} is a path for {architecture}, but the image is for {other}");
-                Some(self.at(asked.line, Id::ArchitecturePath, what))
+                Some(self.at(request.line, Id::ArchitecturePath, what))
             }
             None => {
                 let what = format!("{entry} exists on {architecture} only");
-                Some(self.at(asked.line, Id::ArchitectureBound, what))
+                Some(self.at(request.line, Id::ArchitectureBound, what))
             }
         }
     }
@@ -95,9 +95,14 @@ impl Image<'_> {
     }
 
     /// Whether the library will be there, for this libc.
-    fn library(&self, entry: &str, allocator: Option<Allocator>, asked: &Asked) -> Option<Finding> {
+    fn library(
+        &self,
+        entry: &str,
+        allocator: Option<Allocator>,
+        request: &Request,
+    ) -> Option<Finding> {
         let (base, _) = self.base();
-        let found = |id, what: String| Some(self.at(asked.line, id, what));
+        let found = |id, what: String| Some(self.at(request.line, id, what));
         if base.has_no_loader() {
             let what = "the base image has no loader: only static programs run in it, and nothing can be \
                         preloaded into them";

@@ -59,7 +59,7 @@ pub struct Process {
     /// The environment that it has now, where it can be read.
     pub now: Option<Variables>,
     /// What the loader was asked to preload, `/etc/ld.so.preload` last.
-    pub asked: Vec<Entry>,
+    pub preloaded: Vec<Entry>,
     /// The allocator compiled into the program.
     pub inside: Option<Inside>,
     /// Settings that its allocator really has, where that can be read.
@@ -81,7 +81,7 @@ pub struct Ancestor {
 
 impl Wanted {
     /// The allocator that the text of an `LD_PRELOAD` asks for, if any.
-    pub fn asked_by(entries: &[Entry]) -> Option<Self> {
+    pub fn from_preload(entries: &[Entry]) -> Option<Self> {
         let is_allocator = |entry: &&Entry| match &entry.file {
             EntryFile::Object(object) => object.elf.defines.malloc || known(entry).is_some(),
             EntryFile::Missing | EntryFile::Unusable(_) => true,
@@ -97,7 +97,7 @@ impl Wanted {
     /// Whether this entry asks for it.
     pub fn is(&self, entry: &Entry) -> bool {
         match (self.allocator, known(entry)) {
-            (Some(wanted), Some(asked)) => wanted == asked,
+            (Some(wanted), Some(own)) => wanted == own,
             _ => self.is_called_as(Path::new(&entry.text)),
         }
     }
@@ -156,7 +156,7 @@ pub fn judge(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<
         (_, Err(why)) => unreadable(&process.program, why),
         _ => cause(process, wanted, ancestors),
     };
-    for entry in process.asked.iter().filter(|entry| wanted.is(entry)) {
+    for entry in process.preloaded.iter().filter(|entry| wanted.is(entry)) {
         findings.extend(library::notes(entry));
     }
     findings.into_iter().map(|finding| finding.of_process(process.pid)).collect()
@@ -184,8 +184,8 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
         // Nothing has to be asked for; so something else was.
         return other_owner(process, wanted);
     }
-    let Some(entry) = process.asked.iter().find(|entry| wanted.is(entry)) else {
-        return not_asked(process, wanted, ancestors);
+    let Some(entry) = process.preloaded.iter().find(|entry| wanted.is(entry)) else {
+        return not_requested(process, wanted, ancestors);
     };
     if process.secure {
         let what =
@@ -221,7 +221,7 @@ fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
 }
 
 /// Nothing at this process named the library: where was it lost?
-fn not_asked(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Finding> {
+fn not_requested(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Finding> {
     let program = &process.program;
     let name = &wanted.name;
     if let Err(why) = &process.at_start {

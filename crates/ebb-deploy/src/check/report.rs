@@ -111,9 +111,9 @@ impl Report {
         }
     }
 
-    /// Nothing asks for the allocator: the program brings it.
+    /// The program brings the allocator: nothing has to preload one.
     #[must_use]
-    pub fn not_asked(mut self) -> Self {
+    pub fn brought_by_program(mut self) -> Self {
         self.is_brought = true;
         self
     }

@@ -8,12 +8,12 @@ use ebb_allocators::Allocator;
 use crate::check::declared::compose;
 use crate::check::declared::yaml::{self, Node};
 
+use super::desired::Setting;
 use super::insert::{self, Counts, Entry, Place, json};
-use super::wish::Setting;
-use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Desired, Edit, Fixed, OutsideValue, Refused, changes};
 
 /// What puts the allocator in charge of the services that are `chosen`.
-pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+pub fn fix(name: &str, text: &str, chosen: Chosen, desired: &Desired) -> Result<Fixed, Refused> {
     let unreadable = |why: String| Refused::in_file(name, why);
     let services = compose::services(text).map_err(unreadable)?;
     let documents = yaml::parse(text).map_err(unreadable)?;
@@ -27,7 +27,7 @@ pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed,
         let by_hand = "write the entry in the service by hand, then run ebb fix again";
         let place = Place { name, text, service, node, by_hand };
         let one = One { place, root: &documents.roots[0] };
-        let (part, own) = one.fix(wish)?;
+        let (part, own) = one.fix(desired)?;
         fixed.extend(part);
         let is_shared = |it: &Node| it.anchor != 0 && documents.shared.contains(&it.anchor);
         if node.get("environment").is_some_and(is_shared) && !own.added.is_empty() {
@@ -48,7 +48,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn fix(&self, wish: &Wish) -> Result<(Fixed, Counts), Refused> {
+    fn fix(&self, desired: &Desired) -> Result<(Fixed, Counts), Refused> {
         let Place { service, node, .. } = self.place;
         let at = self.place.at();
         if node.get("environment").is_none()
@@ -61,8 +61,8 @@ impl One<'_> {
             let remedy = "write environment: with <<: and the anchor's name into the service, then run ebb fix again";
             return Err(Refused::cannot(what, remedy));
         }
-        let library = wish.library_elsewhere();
-        let (settings, mut fixed) = settle(wish, &library, service, &at, &Elsewhere::FILE)?;
+        let library = desired.preload_entry();
+        let (settings, mut fixed) = changes(desired, &library, service, &at, &OutsideValue::FILE)?;
         let key = ("environment", 1, self.step());
         let value = |at: &Range<usize>, setting: &Setting| self.value(at, setting);
         let (edits, mut counts) =
@@ -71,7 +71,7 @@ impl One<'_> {
         let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| &it.value);
         let preload = new_preload.or_else(|| self.preload()).map(String::as_str);
         let path = preload.unwrap_or_default().split([' ', ':']).next().unwrap_or_default();
-        if wish.allocator == Allocator::Ebbmalloc {
+        if desired.allocator == Allocator::Ebbmalloc {
             if path.starts_with('/')
                 && !service.mounts.iter().any(|it| it.covers(path))
                 && !self.is_in_image(path, &settings)
@@ -79,9 +79,9 @@ impl One<'_> {
                 counts.add("volumes", 1);
                 fixed.edits.extend(self.mount(path)?);
             }
-        } else if wish.preloads() && !settings.is_empty() {
+        } else if desired.preloads() && !settings.is_empty() {
             let image = service.image.as_deref().unwrap_or("the image");
-            let packages = wish.allocator.packages().all().join(", ");
+            let packages = desired.allocator.packages().all().join(", ");
             fixed.notes.push(format!("{}: {image} needs {path} ({packages})", service.name));
         }
         if service.is_built && !fixed.edits.is_empty() {

@@ -10,8 +10,8 @@ use crate::check::library::file_name;
 use crate::check::{Id, Judged};
 use ebb_allocators::Allocator;
 
-use super::wish::{Setting, Settled};
-use super::{Edit, Fixed, Refused, Wish};
+use super::desired::{Changes, Setting};
+use super::{Desired, Edit, Fixed, Refused};
 
 mod install;
 mod value;
@@ -23,7 +23,7 @@ struct Image<'a> {
     stages: Stages,
     target: Option<&'a str>,
     context: &'a dyn Context,
-    wish: &'a Wish,
+    desired: &'a Desired,
 }
 
 /// What puts the allocator in charge of the image that stage `target`, by default the last, makes.
@@ -33,7 +33,7 @@ pub fn fix(
     text: &str,
     target: Option<&str>,
     context: &dyn Context,
-    wish: &Wish,
+    desired: &Desired,
 ) -> Result<Fixed, Refused> {
     let stages = Stages::parse(text).map_err(|error| {
         Refused::not_understood(format!("ebb cannot parse the Dockerfile {name}: {error}"))
@@ -42,7 +42,7 @@ pub fn fix(
         let what = format!("{name} has no stage {}", target.unwrap_or_default());
         return Err(Refused::not_understood(what).remedy(stages.names()));
     }
-    Image { name, text, stages, target, context, wish }.fix()
+    Image { name, text, stages, target, context, desired }.fix()
 }
 
 impl Image<'_> {
@@ -57,10 +57,10 @@ impl Image<'_> {
         };
         self.refuse_other_ways()?;
         let base = chain.last().map_or("scratch", |it| it.base.as_str());
-        let source = install::Source::of(self.wish, Base::parse(base), &chain)?;
-        let library = self.wish.library.clone().unwrap_or_else(|| source.library(self.wish));
+        let source = install::Source::of(self.desired, Base::parse(base), &chain)?;
+        let library = self.desired.library.clone().unwrap_or_else(|| source.library(self.desired));
         let present = |name: &str| present(self.text, &chain, name);
-        let Settled { settings, notes } = self.wish.settle(&library, &present);
+        let Changes { settings, notes } = self.desired.changes(&library, &present);
         let mut fixed = Fixed { edits: Vec::new(), notes };
         let behind = last_step(stage);
         let mut new = Vec::new();
@@ -77,10 +77,10 @@ impl Image<'_> {
             None => behind,
         };
         let spelling = self.spelling(&settings, &present).unwrap_or(library);
-        if self.wish.preloads() && !self.has_library(&fixed, &new, behind)? {
+        if self.desired.preloads() && !self.has_library(&fixed, &new, behind)? {
             let at = install::At { text: self.text, chain: &chain, behind: install_behind };
-            fixed.edits.extend(source.edits(self.wish, &at, &spelling)?);
-            fixed.notes.extend(source.notes(self.wish));
+            fixed.edits.extend(source.edits(self.desired, &at, &spelling)?);
+            fixed.notes.extend(source.notes(self.desired));
         }
         for setting in new {
             fixed.edits.push(env(self.text, behind, setting));
@@ -100,7 +100,7 @@ impl Image<'_> {
                     "{}:{}: the image already starts its program by `ebb run` on {named}",
                     self.name, start.line
                 );
-                if named != self.wish.allocator.name() {
+                if named != self.desired.allocator.name() {
                     return Err(Refused::cannot(what, "name the allocator there"));
                 }
             }
@@ -135,8 +135,9 @@ impl Image<'_> {
     ) -> Option<String> {
         let change = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| it.value.clone());
         let value = change.or_else(|| present("LD_PRELOAD"))?;
-        let is_ours =
-            |entry: &&str| Allocator::from_file_name(file_name(entry)) == Some(self.wish.allocator);
+        let is_ours = |entry: &&str| {
+            Allocator::from_file_name(file_name(entry)) == Some(self.desired.allocator)
+        };
         value.split([' ', ':']).find(is_ours).map(str::to_owned)
     }
 

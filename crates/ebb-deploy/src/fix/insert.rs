@@ -7,8 +7,8 @@ use std::ops::Range;
 use crate::check::declared::Service;
 use crate::check::declared::yaml::{self, Kind, Node, ScalarStyle, Style};
 
+use super::desired::Setting;
 use super::edit::{apply, line_end, line_start};
-use super::wish::Setting;
 use super::{Edit, Refused};
 
 /// A new entry: its lines in block style, the first without indentation, and its text in flow style.

@@ -8,10 +8,10 @@ use ebb_allocators::Allocator;
 use crate::check::declared::kubernetes;
 use crate::check::declared::yaml::{self, Node};
 
+use super::desired::{LIBRARY, Setting};
 use super::edit::line_start;
 use super::insert::{self, Counts, Entry, Place, is_json, json};
-use super::wish::{LIBRARY, Setting};
-use super::{Chosen, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Desired, Fixed, OutsideValue, Refused, changes};
 
 /// Where the volume lies in the containers.
 const VOLUME: &str = "/opt/ebbmalloc";
@@ -23,7 +23,7 @@ pub fn fix(
     text: &str,
     chosen: Chosen,
     library_image: Option<&str>,
-    wish: &Wish,
+    desired: &Desired,
 ) -> Result<Fixed, Refused> {
     let documents = yaml::parse(text).map_err(|error| {
         let hint = " (a template: run ebb fix on the rendered file, or change its values)";
@@ -42,7 +42,7 @@ pub fn fix(
         let place = Place { name, text, service: &service, node: container.node, by_hand };
         let one = One { place, pod: container.pod, library_image };
         let first_of_pod = !pods.contains(&container.pod.at.start);
-        let (part, own) = one.fix(wish, first_of_pod)?;
+        let (part, own) = one.fix(desired, first_of_pod)?;
         if own.added.contains_key("volumes") {
             pods.push(container.pod.at.start);
         }
@@ -65,15 +65,15 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn fix(&self, wish: &Wish, first_of_pod: bool) -> Result<(Fixed, Counts), Refused> {
-        let is_ours = wish.allocator == Allocator::Ebbmalloc;
+    fn fix(&self, desired: &Desired, first_of_pod: bool) -> Result<(Fixed, Counts), Refused> {
+        let is_ours = desired.allocator == Allocator::Ebbmalloc;
         let volume = is_ours && self.library_image.is_some();
-        let library = match &wish.library {
+        let library = match &desired.library {
             None if volume => format!("{VOLUME}/libebbmalloc.so"),
-            _ => wish.library_elsewhere(),
+            _ => desired.preload_entry(),
         };
         let (settings, mut fixed) =
-            settle(wish, &library, self.place.service, &self.place.at(), &Elsewhere::FILE)?;
+            changes(desired, &library, self.place.service, &self.place.at(), &OutsideValue::FILE)?;
         let items = self.place.node.get("env").map(Node::items).unwrap_or_default();
         let value = |at: &Range<usize>, setting: &Setting| {
             let mut values = items.iter().filter_map(|it| it.get("value"));
@@ -86,9 +86,9 @@ impl One<'_> {
         let is_new = settings.iter().any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
             self.volume(first_of_pod, &mut fixed, &mut counts)?;
-        } else if is_new && wish.preloads() {
+        } else if is_new && desired.preloads() {
             let image = self.place.service.image.as_deref().unwrap_or("the image");
-            let packages = wish.allocator.packages().all().join(", ");
+            let packages = desired.allocator.packages().all().join(", ");
             let how =
                 "run ebb fix on its Dockerfile, or name an image that has it with --library-image";
             let how = if is_ours { how } else { &packages };

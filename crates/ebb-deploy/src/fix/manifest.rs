@@ -6,7 +6,7 @@ use std::ops::Range;
 use ebb_allocators::Allocator;
 use toml_edit::{Document, Item, Table};
 
-use super::{Edit, Fixed, Refused, Wish};
+use super::{Desired, Edit, Fixed, Refused};
 
 /// A crate that is an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Crate {
     version: Option<&'static str>,
 }
 
-/// Allocators as crates. The first three can be wished for.
+/// Allocators as crates. The first three can be desired.
 pub const CRATES: [Crate; 8] = [
     Crate::of_allocator(Allocator::Ebbmalloc, Allocator::Ebbmalloc.name(), "Ebbmalloc", None),
     Crate::of_allocator(Allocator::Jemalloc, "tikv-jemallocator", "Jemalloc", Some("0.7")),
@@ -43,13 +43,13 @@ impl Crate {
         Self { package, allocator: Some(allocator), type_name, version }
     }
 
-    /// The crate of an allocator that is wished for.
-    pub fn of(wish: &Wish) -> Result<Crate, Refused> {
-        let of_name = |it: &&Crate| it.allocator == Some(wish.allocator);
+    /// The crate of the desired allocator.
+    pub fn of(desired: &Desired) -> Result<Crate, Refused> {
+        let of_name = |it: &&Crate| it.allocator == Some(desired.allocator);
         let found = CRATES.iter().take(3).find(of_name).copied();
         found.ok_or_else(|| {
             Refused::cannot(
-                format!("ebb knows no crate for {}", wish.allocator),
+                format!("ebb knows no crate for {}", desired.allocator),
                 "ebbmalloc, jemalloc and mimalloc can be a program's global allocator",
             )
         })
@@ -145,23 +145,23 @@ impl<'a> Manifest<'a> {
         Some(start..end)
     }
 
-    /// What makes `wished` a dependency, in place of the allocators that are `gone` from the sources. `path` leads to
+    /// What makes `desired_crate` a dependency, in place of the allocators that are `gone` from the sources. `path` leads to
     /// a crate that is not published.
     pub fn fix(
         &self,
-        wished: Crate,
+        desired_crate: Crate,
         gone: &[Crate],
         path: &str,
         why: &str,
     ) -> Result<Fixed, Refused> {
         let mut fixed = Fixed::default();
         let present = self.allocators();
-        let is_there = present.iter().any(|it| it.of == wished);
-        let value = match wished.version {
+        let is_there = present.iter().any(|it| it.of == desired_crate);
+        let value = match desired_crate.version {
             Some(version) => super::insert::json(version),
             None => format!("{{ path = {} }}", super::insert::json(path)),
         };
-        let line = format!("{} = {value}", wished.package);
+        let line = format!("{} = {value}", desired_crate.package);
         let mut left: Vec<&Dependency> =
             present.iter().filter(|it| gone.contains(&it.of)).collect();
         let is_main = |it: &&Dependency| it.at.is_some() && it.table == "dependencies";
@@ -185,7 +185,7 @@ impl<'a> Manifest<'a> {
                 }
             }
         }
-        self.verify(&fixed, wished)?;
+        self.verify(&fixed, desired_crate)?;
         Ok(fixed)
     }
 
@@ -213,7 +213,7 @@ impl<'a> Manifest<'a> {
     }
 
     /// Nothing but dependencies on allocators has changed.
-    fn verify(&self, fixed: &Fixed, wished: Crate) -> Result<(), Refused> {
+    fn verify(&self, fixed: &Fixed, desired_crate: Crate) -> Result<(), Refused> {
         let text = super::edit::apply(self.text, &fixed.edits);
         let strip = |text: &str| -> Result<(toml::Table, bool), Refused> {
             let parsed: Result<toml::Table, toml::de::Error> = text.parse();
@@ -221,7 +221,7 @@ impl<'a> Manifest<'a> {
             let mut has = false;
             let mut strip = |table: Option<&mut toml::Value>| {
                 let Some(table) = table.and_then(toml::Value::as_table_mut) else { return };
-                has |= table.contains_key(wished.package);
+                has |= table.contains_key(desired_crate.package);
                 table.retain(|key, value| {
                     let package = value.get("package").and_then(toml::Value::as_str).unwrap_or(key);
                     !CRATES.iter().any(|it| it.package == package)

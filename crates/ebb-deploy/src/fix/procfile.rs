@@ -3,18 +3,18 @@
 use crate::check::declared::is_allocator;
 use crate::check::declared::procfile::{self, Process};
 
-use super::wish::Setting;
-use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
+use super::desired::Setting;
+use super::{Chosen, Desired, Edit, Fixed, OutsideValue, Refused, changes, quoted};
 
-const SHELL: Elsewhere =
-    Elsewhere { why: "is filled in by the shell", remedy: "write its value literally" };
+const SHELL: OutsideValue =
+    OutsideValue { why: "is filled in by the shell", remedy: "write its value literally" };
 
 /// What puts the allocator in charge of the processes that are `chosen`.
-pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+pub fn fix(name: &str, text: &str, chosen: Chosen, desired: &Desired) -> Result<Fixed, Refused> {
     let processes = procfile::processes(text).map_err(|why| Refused::in_file(name, why))?;
     let mut fixed = Fixed::default();
     for process in processes.iter().filter(|it| chosen(&it.service)) {
-        let part = of_process(name, text, process, wish)?;
+        let part = of_process(name, text, process, desired)?;
         fixed.extend(part);
     }
     let after = super::edit::apply(text, &fixed.edits);
@@ -25,12 +25,17 @@ pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed,
     Ok(fixed)
 }
 
-fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<Fixed, Refused> {
+fn of_process(
+    name: &str,
+    text: &str,
+    process: &Process,
+    desired: &Desired,
+) -> Result<Fixed, Refused> {
     let service = &process.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
-    let library = wish.library_elsewhere();
+    let library = desired.preload_entry();
     let command = &text[process.command.clone()];
-    for variable in wish.names() {
+    for variable in desired.names() {
         let set = service.variable(variable);
         let is_elsewhere = set.is_none() && command.contains(&format!("{variable}="));
         if is_elsewhere
@@ -42,7 +47,7 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
             return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
         }
     }
-    let (settings, mut fixed) = settle(wish, &library, service, &at, &SHELL)?;
+    let (settings, mut fixed) = changes(desired, &library, service, &at, &SHELL)?;
     let new: Vec<&Setting> =
         settings.iter().filter(|it| service.variable(&it.name).is_none()).collect();
     for setting in &settings {
@@ -60,7 +65,7 @@ fn of_process(name: &str, text: &str, process: &Process, wish: &Wish) -> Result<
         let start = process.command.start;
         fixed.edits.push(Edit::replace(start..start, text, &*setting.why));
     }
-    if !fixed.edits.is_empty() && wish.preloads() {
+    if !fixed.edits.is_empty() && desired.preloads() {
         fixed.notes.push(format!("{}: install {library} where the process runs", service.name));
     }
     Ok(fixed)

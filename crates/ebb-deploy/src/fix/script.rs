@@ -5,26 +5,26 @@ use std::path::Path;
 
 use crate::check::declared::script::{INHERITED, Script, Set};
 
+use super::desired::Setting;
 use super::edit::{apply, line_end};
-use super::wish::Setting;
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, quoted, settle};
+use super::{Desired, Edit, Fixed, OutsideValue, Refused, changes, quoted};
 
-const SHELL: Elsewhere = Elsewhere {
+const SHELL: OutsideValue = OutsideValue {
     why: "is filled in by the shell",
     remedy: "write its value literally, then run ebb fix again",
 };
 
 /// What puts the allocator in charge of what the script starts.
-pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
+pub fn fix(name: &str, text: &str, desired: &Desired) -> Result<Fixed, Refused> {
     let read = |text: &str| {
         Script::parse(Path::new(name), text).map_err(|why| Refused::in_file(name, why))
     };
     let script = read(text)?;
     refuse_other_ways(name, &script)?;
-    let library = wish.library_elsewhere();
+    let library = desired.preload_entry();
     let present = script.all_exported();
-    let (mut settings, mut fixed) = settle(wish, &library, &present, name, &SHELL)?;
-    settings.extend(unexported(wish, &script, &settings));
+    let (mut settings, mut fixed) = changes(desired, &library, &present, name, &SHELL)?;
+    settings.extend(unexported(desired, &script, &settings));
     let mut lines = Vec::new();
     for setting in &settings {
         match replaceable(name, &script, setting)? {
@@ -50,7 +50,7 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
     if !settings.iter().all(is_set) || words(&script) != words(&after) {
         return Err(Refused::alters_more(name));
     }
-    if wish.preloads() {
+    if desired.preloads() {
         fixed.notes.push(format!("install {library} where the script runs"));
         fixed.notes.push(
             "programs that are started without the script do not have it; ENV in the Dockerfile applies to them, too"
@@ -61,8 +61,8 @@ pub fn fix(name: &str, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
 }
 
 /// Variables that hold what they should, and that no program gets.
-fn unexported(wish: &Wish, script: &Script, settings: &[Setting]) -> Vec<Setting> {
-    let names = wish.names().filter(|name| !settings.iter().any(|it| it.name == *name));
+fn unexported(desired: &Desired, script: &Script, settings: &[Setting]) -> Vec<Setting> {
+    let names = desired.names().filter(|name| !settings.iter().any(|it| it.name == *name));
     let set = names.filter_map(|name| {
         let set = script.sets_of(name).filter(|it| !it.is_late).last()?;
         let value = set.value.clone().filter(|it| !set.is_exported && !it.is_empty())?;

@@ -20,11 +20,11 @@ pub struct Changed {
     pub before: Option<Crate>,
 }
 
-/// Makes `wished` the program's global allocator.
-pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, Refused> {
+/// Makes `desired_crate` the program's global allocator.
+pub fn fix(name: &str, text: &str, desired_crate: Crate, why: &str) -> Result<Changed, Refused> {
     let file = parse(name, text)?;
     let mut fixed = Fixed::default();
-    let ours = format!("{}::{}", wished.module(), wished.type_name);
+    let ours = format!("{}::{}", desired_crate.module(), desired_crate.type_name);
     let allocators: Vec<&ItemStatic> = file.items.iter().filter_map(global_allocator).collect();
     let Some(first) = allocators.first() else {
         if tokens(text).is_some_and(|it| names(&it, "global_allocator") > 0) {
@@ -45,7 +45,7 @@ pub fn fix(name: &str, text: &str, wished: Crate, why: &str) -> Result<Changed, 
         let what = format!("{name}:{line}: the program has an allocator of its own");
         return Err(Refused::cannot(what, "change it by hand"));
     };
-    if before == wished {
+    if before == desired_crate {
         return Ok(Changed { fixed, before: None });
     }
     let why = format!("replaces {}: {why}", before.package);

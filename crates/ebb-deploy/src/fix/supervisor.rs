@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use crate::check::declared::Service;
 use crate::check::declared::supervisor::{self, Environment, Program};
 
+use super::desired::Setting;
 use super::edit::{apply, line_end, line_start};
-use super::wish::Setting;
-use super::{Chosen, Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Chosen, Desired, Edit, Fixed, OutsideValue, Refused, changes};
 
-const EXPANSION: Elsewhere = Elsewhere {
+const EXPANSION: OutsideValue = OutsideValue {
     why: "contains an expansion of supervisor, %(...)s",
     remedy: "write its value literally, then run ebb fix again",
 };
 
 /// What puts the allocator in charge of the programs that are `chosen`.
-pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed, Refused> {
+pub fn fix(name: &str, text: &str, chosen: Chosen, desired: &Desired) -> Result<Fixed, Refused> {
     let read = |text: &str| supervisor::programs(text).map_err(|why| Refused::in_file(name, why));
     let programs = read(text)?;
     let mut fixed = Fixed::default();
@@ -24,7 +24,7 @@ pub fn fix(name: &str, text: &str, chosen: Chosen, wish: &Wish) -> Result<Fixed,
     for program in &programs {
         let mut settings = Vec::new();
         if chosen(&program.service) {
-            let (own, part) = of_program(name, text, program, wish)?;
+            let (own, part) = of_program(name, text, program, desired)?;
             fixed.extend(part);
             settings = own;
         }
@@ -52,7 +52,7 @@ fn of_program(
     name: &str,
     text: &str,
     program: &Program,
-    wish: &Wish,
+    desired: &Desired,
 ) -> Result<(Vec<Setting>, Fixed), Refused> {
     let service = &program.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
@@ -62,8 +62,8 @@ fn of_program(
         let what = format!("{name}:{}: the command itself sets LD_PRELOAD", start.line);
         return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
     }
-    let library = wish.library_elsewhere();
-    let (settings, mut fixed) = settle(wish, &library, service, &at, &EXPANSION)?;
+    let library = desired.preload_entry();
+    let (settings, mut fixed) = changes(desired, &library, service, &at, &EXPANSION)?;
     let mut new = Vec::new();
     for setting in &settings {
         let Some(value) = supervisor::quoted(&setting.value) else {
@@ -82,7 +82,7 @@ fn of_program(
         Some(own) => fixed.edits.extend(appended(text, own, &new)),
         None => fixed.edits.push(line(text, program, &new)),
     }
-    if !fixed.edits.is_empty() && wish.preloads() {
+    if !fixed.edits.is_empty() && desired.preloads() {
         fixed.notes.push(format!(
             "{}: install {library} where supervisord runs, readable for the program's user",
             service.name

@@ -10,30 +10,30 @@ use super::unit::Files;
 use super::*;
 use crate::check::declared::{self, Kind};
 
-fn wish(name: &str) -> Wish {
-    Wish::example(name, &[("MALLOC_CONF", "narenas:1,dirty_decay_ms:0")])
+fn desired(name: &str) -> Desired {
+    Desired::example(name, &[("MALLOC_CONF", "narenas:1,dirty_decay_ms:0")])
 }
 
-fn fixed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, Refused> {
+fn fixed(kind: Option<Kind>, text: &str, desired: &Desired) -> Result<Fixed, Refused> {
     match kind {
-        None => dockerfile::fix("f", text, None, &|_: &str| None, wish),
-        Some(Kind::Compose) => compose::fix("f", text, &|_| true, wish),
-        Some(Kind::Kubernetes) => kubernetes::fix("f", text, &|_| true, Some("i"), wish),
-        Some(Kind::Procfile) => procfile::fix("f", text, &|_| true, wish),
-        Some(Kind::Supervisor) => supervisor::fix("f", text, &|_| true, wish),
-        Some(Kind::Script) => script::fix("f", text, wish),
-        Some(Kind::Unit) => unit::fix(&Files { name: "f", text, drop_ins: &[] }, wish),
+        None => dockerfile::fix("f", text, None, &|_: &str| None, desired),
+        Some(Kind::Compose) => compose::fix("f", text, &|_| true, desired),
+        Some(Kind::Kubernetes) => kubernetes::fix("f", text, &|_| true, Some("i"), desired),
+        Some(Kind::Procfile) => procfile::fix("f", text, &|_| true, desired),
+        Some(Kind::Supervisor) => supervisor::fix("f", text, &|_| true, desired),
+        Some(Kind::Script) => script::fix("f", text, desired),
+        Some(Kind::Unit) => unit::fix(&Files { name: "f", text, drop_ins: &[] }, desired),
     }
 }
 
 /// Every program of a text, whatever kind of file it is.
 fn fixed_by_name(name: &str, text: &str) -> Result<Fixed, Refused> {
     let variables = [("V".to_owned(), "1 2".to_owned())].into();
-    let wish = Wish { library: Some("/l.so".to_owned()), variables, ..wish("ebbmalloc") };
+    let desired = Desired { library: Some("/l.so".to_owned()), variables, ..desired("ebbmalloc") };
     match name {
         "main.rs" => source::fix(name, text, CRATES[0], "so").map(|it| it.fixed),
-        "supervisord.conf" => supervisor::fix(name, text, &|it| it.name == "a", &wish),
-        _ => script::fix(name, text, &wish),
+        "supervisord.conf" => supervisor::fix(name, text, &|it| it.name == "a", &desired),
+        _ => script::fix(name, text, &desired),
     }
 }
 
@@ -119,15 +119,15 @@ fn keeps_lines(before: &str, after: &str) -> bool {
     before.lines().all(|line| rest.any(|it| it == line))
 }
 
-fn proposed(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<Fixed, TestCaseError> {
-    fixed(kind, text, wish).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))
+fn proposed(kind: Option<Kind>, text: &str, desired: &Desired) -> Result<Fixed, TestCaseError> {
+    fixed(kind, text, desired).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))
 }
 
 /// What the changes promise of a text of which nothing is replaced.
-fn assert_kept(kind: Option<Kind>, text: &str, wish: &Wish) -> Result<(), TestCaseError> {
-    let after = apply(text, &proposed(kind, text, wish)?.edits);
+fn assert_kept(kind: Option<Kind>, text: &str, desired: &Desired) -> Result<(), TestCaseError> {
+    let after = apply(text, &proposed(kind, text, desired)?.edits);
     prop_assert!(keeps_lines(text, &after), "{}\n---\n{}", text, after);
-    prop_assert!(proposed(kind, &after, wish)?.edits.is_empty(), "{}", after);
+    prop_assert!(proposed(kind, &after, desired)?.edits.is_empty(), "{}", after);
     let Some(kind) = kind else { return Ok(()) };
     let services = declared::services(kind, std::path::Path::new("f"), &after);
     for service in services.map_err(TestCaseError::fail)? {
@@ -324,7 +324,7 @@ proptest! {
     #[test]
     fn no_text_makes_anything_panic(text in scraps(), name in select(&["ebbmalloc", "jemalloc", "glibc"][..])) {
         for kind in KINDS.map(Some).into_iter().chain([None]) {
-            if let Ok(fixed) = fixed(kind, &text, &wish(name)) {
+            if let Ok(fixed) = fixed(kind, &text, &desired(name)) {
                 let after = apply(&text, &fixed.edits);
                 super::edit::lines(&text, &fixed.edits);
                 super::edit::diff("f", Some(&text), &after);
@@ -338,27 +338,27 @@ proptest! {
 
     #[test]
     fn a_dockerfile_keeps_its_lines(text in dockerfile_text(), name in select(NAMES)) {
-        assert_kept(None, &text, &wish(name))?;
+        assert_kept(None, &text, &desired(name))?;
     }
 
     #[test]
     fn a_compose_file_keeps_its_lines(text in compose_text(), name in select(NAMES)) {
         // A line in brackets, and a last one without an end, grows.
         if !text.contains("environment: {") && !text.contains("environment: [") && !text.contains("volumes: [") {
-            assert_kept(Some(Kind::Compose), &text, &wish(name))?;
+            assert_kept(Some(Kind::Compose), &text, &desired(name))?;
         }
-        let after = apply(&text, &proposed(Some(Kind::Compose), &text, &wish(name))?.edits);
-        prop_assert!(proposed(Some(Kind::Compose), &after, &wish(name))?.edits.is_empty());
+        let after = apply(&text, &proposed(Some(Kind::Compose), &text, &desired(name))?.edits);
+        prop_assert!(proposed(Some(Kind::Compose), &after, &desired(name))?.edits.is_empty());
     }
 
     /// What is there stays byte for byte: there are insertions alone.
     #[test]
     fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(NAMES)) {
-        let first = proposed(Some(Kind::Supervisor), &text, &wish(name))?;
+        let first = proposed(Some(Kind::Supervisor), &text, &desired(name))?;
         prop_assert!(!first.edits.is_empty());
         prop_assert!(first.edits.iter().all(|it| it.at.is_empty()), "{}", text);
         let after = apply(&text, &first.edits);
-        prop_assert!(proposed(Some(Kind::Supervisor), &after, &wish(name))?.edits.is_empty(), "{}", after);
+        prop_assert!(proposed(Some(Kind::Supervisor), &after, &desired(name))?.edits.is_empty(), "{}", after);
         let programs = declared::supervisor::programs(&after).map_err(TestCaseError::fail)?;
         for program in programs {
             let own = program.own.as_ref().and_then(|it| it.pair("LD_PRELOAD"));
@@ -369,16 +369,16 @@ proptest! {
     #[test]
     fn a_script_keeps_its_lines(text in script_text(), name in select(NAMES)) {
         prop_assume!(!text.is_empty());
-        assert_kept(Some(Kind::Script), &text, &wish(name))?;
+        assert_kept(Some(Kind::Script), &text, &desired(name))?;
     }
 
     #[test]
     fn a_manifest_keeps_its_lines(text in manifest_text(), name in select(NAMES)) {
         if text.contains("env: [") {
-            let after = apply(&text, &proposed(Some(Kind::Kubernetes), &text, &wish(name))?.edits);
-            prop_assert!(proposed(Some(Kind::Kubernetes), &after, &wish(name))?.edits.is_empty());
+            let after = apply(&text, &proposed(Some(Kind::Kubernetes), &text, &desired(name))?.edits);
+            prop_assert!(proposed(Some(Kind::Kubernetes), &after, &desired(name))?.edits.is_empty());
         } else {
-            assert_kept(Some(Kind::Kubernetes), &text, &wish(name))?;
+            assert_kept(Some(Kind::Kubernetes), &text, &desired(name))?;
         }
     }
 }

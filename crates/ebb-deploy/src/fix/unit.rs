@@ -6,14 +6,14 @@ use std::path::Path;
 use crate::check::declared::unit::Unit;
 
 use super::edit::apply;
-use super::{Edit, Elsewhere, Fixed, Refused, Wish, settle};
+use super::{Desired, Edit, Fixed, OutsideValue, Refused, changes};
 
 /// The name of our drop-in: that of the allocator.
-pub fn drop_in(wish: &Wish) -> String {
-    format!("{}.conf", wish.allocator)
+pub fn drop_in(desired: &Desired) -> String {
+    format!("{}.conf", desired.allocator)
 }
 
-const SPECIFIER: Elsewhere = Elsewhere {
+const SPECIFIER: OutsideValue = OutsideValue {
     why: "contains a systemd specifier",
     remedy: "write its value literally, then run ebb fix again",
 };
@@ -29,21 +29,21 @@ pub struct Files<'a> {
 }
 
 /// What has to be in the drop-in, as edits of the text that is there (none: an empty one).
-pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
+pub fn fix(files: &Files<'_>, desired: &Desired) -> Result<Fixed, Refused> {
     let unreadable = |why: String| Refused::in_file(files.name, why);
     let mut unit = Unit::parse(files.text).map_err(unreadable)?;
     if unit.values("ExecStart").is_empty() && unit.values("ExecStartPre").is_empty() {
         let what = "starts no program: it has no ExecStart= in [Service]";
         return Err(Refused::not_understood(format!("{} {what}", files.name)));
     }
-    let own_name = drop_in(wish);
+    let own_name = drop_in(desired);
     let own =
         files.drop_ins.iter().find(|(name, _)| *name == own_name).map(|(_, text)| text.as_str());
     for (name, text) in files.drop_ins.iter().filter(|(_, text)| !text.trim().is_empty()) {
         let other = Unit::parse(text).map_err(|why| Refused::in_file(name, why))?;
         if *name > own_name {
             let service = other.service(Path::new(files.name));
-            let names = || wish.names();
+            let names = || desired.names();
             if let Some(set) = names().find(|it| service.variable(it).is_some()) {
                 let what = format!("the drop-in {name} comes after {own_name} and sets {set}, too");
                 return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
@@ -52,8 +52,8 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
         unit.extend(other);
     }
     let service = unit.service(Path::new(files.name));
-    let library = wish.library_elsewhere();
-    let (settings, mut fixed) = settle(wish, &library, &service, files.name, &SPECIFIER)?;
+    let library = desired.preload_entry();
+    let (settings, mut fixed) = changes(desired, &library, &service, files.name, &SPECIFIER)?;
     let text = own.unwrap_or_default();
     let is_open = !text.trim().is_empty()
         && Unit::parse(text).is_ok_and(|it| it.last_section() == Some("Service"));
@@ -81,7 +81,7 @@ pub fn fix(files: &Files<'_>, wish: &Wish) -> Result<Fixed, Refused> {
     }
     let name = &service.name;
     fixed.notes.push(format!("then: systemctl daemon-reload && systemctl restart {name}"));
-    if wish.preloads() && library.starts_with('/') {
+    if desired.preloads() && library.starts_with('/') {
         fixed.notes.push(format!("install {library}, readable for the service's user"));
     }
     Ok(fixed)

@@ -20,13 +20,13 @@ const TEXT: &str = include_str!("trim.py");
 /// Where a file for others to read may lie.
 const FOLDERS: [&str; 3] = ["tmp", "dev/shm", "var/tmp"];
 /// What the script says is short; an error's text may not be.
-const MOST_SAID: usize = 4096;
+const MOST_REPORTED: usize = 4096;
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What the script has written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Report {
     /// Its thread runs.
     Began,
     /// malloc_trim has come back, after this time.
@@ -113,9 +113,9 @@ impl Script {
         &self.path
     }
 
-    /// The last that it has said.
-    pub(super) fn said(&self) -> Option<Said> {
-        let mut bytes = vec![0; MOST_SAID];
+    /// The last report of the script.
+    pub(super) fn report(&self) -> Option<Report> {
+        let mut bytes = vec![0; MOST_REPORTED];
         let length = self.file.read_at(&mut bytes, self.length).ok()?;
         parse(&String::from_utf8_lossy(&bytes[..length]))
     }
@@ -135,16 +135,16 @@ fn is_safe(folder: &FileStat, root_owner: u32, user: u32) -> bool {
 }
 
 /// Whole lines only: the last of them.
-fn parse(said: &str) -> Option<Said> {
-    let (whole, _) = said.rsplit_once('\n')?;
+fn parse(text: &str) -> Option<Report> {
+    let (whole, _) = text.rsplit_once('\n')?;
     let line = whole.lines().rfind(|line| line.starts_with("# "))?;
     match line[2..].split_once(' ') {
-        None if &line[2..] == "began" => Some(Said::Began),
+        None if &line[2..] == "began" => Some(Report::Began),
         Some(("trimmed", seconds)) => {
             let seconds = seconds.parse().ok()?;
-            Duration::try_from_secs_f64(seconds).ok().map(Said::Trimmed)
+            Duration::try_from_secs_f64(seconds).ok().map(Report::Trimmed)
         }
-        Some(("failed", why)) => Some(Said::Failed(why.to_owned())),
+        Some(("failed", why)) => Some(Report::Failed(why.to_owned())),
         _ => None,
     }
 }
@@ -157,11 +157,11 @@ mod tests {
     fn only_whole_lines_count() {
         assert_eq!(parse(""), None);
         assert_eq!(parse("# beg"), None);
-        assert_eq!(parse("# began\n"), Some(Said::Began));
-        assert_eq!(parse("# began\n# trimmed 0.2"), Some(Said::Began));
-        let trimmed = Some(Said::Trimmed(Duration::from_millis(250)));
+        assert_eq!(parse("# began\n"), Some(Report::Began));
+        assert_eq!(parse("# began\n# trimmed 0.2"), Some(Report::Began));
+        let trimmed = Some(Report::Trimmed(Duration::from_millis(250)));
         assert_eq!(parse("# began\n# trimmed 0.250000000\n"), trimmed);
-        let failed = Some(Said::Failed("ModuleNotFoundError: No module".to_owned()));
+        let failed = Some(Report::Failed("ModuleNotFoundError: No module".to_owned()));
         assert_eq!(parse("# failed ModuleNotFoundError: No module\n"), failed);
         assert_eq!(parse("# trimmed -1\n"), None);
     }

@@ -3,9 +3,12 @@
 
 use proptest::prelude::*;
 
+use super::layout::Layout;
+use super::space::unknown;
 use super::*;
 use crate::heap::{Class, Trim};
 use crate::memory::fake::{FakeMemory, harmful, mapping};
+use crate::target::Backing;
 
 const DATA: u64 = 0x7f00_0000_0000;
 const ARENA: u64 = DATA + 0x100;

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::Allocator;
+
 use crate::image::Image;
 use crate::memory::{Reader, Unreadable, unless_torn};
 use crate::space::Space;
@@ -74,7 +76,9 @@ pub fn of_file(
             ..asked
         }));
     }
-    let is_named = file.file_name().is_some_and(|name| name.to_string_lossy().contains("jemalloc"));
+    let is_named = file
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().contains(Allocator::Jemalloc.name()));
     if !is_named {
         return Ok(None);
     }

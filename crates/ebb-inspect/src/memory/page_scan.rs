@@ -51,7 +51,7 @@ struct Argument {
 nix::ioctl_readwrite!(pagemap_scan, b'f', 16, Argument);
 
 /// Room for the runs that one call returns.
-pub(super) fn room() -> Vec<Run> {
+pub(super) fn buffer() -> Vec<Run> {
     vec![Run::default(); RUNS]
 }
 

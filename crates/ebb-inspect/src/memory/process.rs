@@ -113,7 +113,7 @@ impl Memory for ProcessMemory {
         if !self.scans || end.saturating_sub(start) <= few {
             return by_pages(self, start, end, each);
         }
-        let mut runs = page_scan::room();
+        let mut runs = page_scan::buffer();
         let mut at = start;
         while at < end {
             self.in_time()?;

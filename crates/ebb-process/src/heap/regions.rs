@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ebb_allocators::{Allocator, Settings};
 use ebb_inspect::{Heap, Target, Unsupported, jemalloc, mimalloc, musl, tcmalloc};
 
 use crate::charge::name_when_mapped;
@@ -15,19 +16,23 @@ use crate::look::NotRead;
 
 type Reader = fn(&Target, &Path) -> Result<Heap, Unsupported>;
 
-fn reader(allocator: &str) -> Option<Reader> {
-    Some(match allocator {
-        "jemalloc" => jemalloc::read,
-        "mimalloc" => mimalloc::read,
-        "musl" => musl::read,
-        "tcmalloc" => tcmalloc::read,
-        _ => return None,
-    })
+fn reader(allocator: Allocator) -> Option<Reader> {
+    match allocator {
+        Allocator::Jemalloc => Some(jemalloc::read),
+        Allocator::Mimalloc => Some(mimalloc::read),
+        Allocator::Musl => Some(musl::read),
+        Allocator::Tcmalloc => Some(tcmalloc::read),
+        Allocator::Ebbmalloc | Allocator::Glibc => None,
+    }
 }
 
 /// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not served a request,
 /// `None` for one without a reader.
-pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Option<Heap>, String>> {
+pub fn read_mapped(
+    pid: i32,
+    allocator: Allocator,
+    name: &Path,
+) -> Option<Result<Option<Heap>, String>> {
     let reader = reader(allocator)?;
     let read =
         Target::open(pid).map_err(Unsupported::from).and_then(|target| reader(&target, name));
@@ -39,16 +44,16 @@ pub fn read_mapped(pid: i32, allocator: &str, name: &Path) -> Option<Result<Opti
 }
 
 /// Reads what `allocator`, which lies in `file`, holds in process `pid`; `None` for one without a reader.
-pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRead>> {
+pub fn read(pid: i32, allocator: Allocator, file: &Path) -> Option<Result<Heap, NotRead>> {
     let reader = reader(allocator)?;
     let read = || -> Result<Heap, Unsupported> {
         let target = look::open(pid)?;
         let mapped = mapped(&target, file)?;
         reader(&target, &mapped)
     };
-    let variable = match allocator {
-        "jemalloc" => Some("MALLOC_CONF"),
-        _ => None,
+    let variable = match allocator.settings() {
+        Settings::Variable(name) => Some(name),
+        Settings::Prefix(_) | Settings::None(_) => None,
     };
     Some(
         read().map_err(|error| NotRead::of(pid, error)).map(|heap| Heap {
@@ -61,7 +66,7 @@ pub fn read(pid: i32, allocator: &str, file: &Path) -> Option<Result<Heap, NotRe
 /// The same of an allocator inside the program of `pid`; `None` for one without a reader.
 pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     let program = PathBuf::from(format!("/proc/{pid}/exe"));
-    let read = read(pid, inside.allocator()?.name(), &program)?;
+    let read = read(pid, inside.allocator()?, &program)?;
     Some(read.map(|heap| Heap {
         settings_variable: inside.settings_variable().map(str::to_owned),
         ..heap

@@ -3,7 +3,7 @@
 //! Used by `run`. It is asked only while a load runs, so that a rest is one. A question that comes late
 //! because the one before it took long is left out, not made up for.
 
-use super::ask;
+use super::request;
 use crate::results::HealthAnswer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,7 @@ impl Health {
                     continue;
                 }
                 let asked = Instant::now();
-                let answered = ask::http(&url, "GET", LIMIT).is_ok();
+                let answered = request::http(&url, "GET", LIMIT).is_ok();
                 let answer = HealthAnswer {
                     at_s: asked.saturating_duration_since(zero).as_secs_f64(),
                     latency_ms: answered.then(|| asked.elapsed().as_secs_f64() * 1e3),

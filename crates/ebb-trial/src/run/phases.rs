@@ -1,8 +1,8 @@
-//! The phases of a run: loads, rests, and what is written down at their ends.
+//! The phases of a run: loads, rests, and what is recorded at their ends.
 
-use super::ask;
+use super::context::{RunContext, RunError, TrialContext, failed, file_name, note};
 use super::health::Health;
-use super::scene::{End, Scene, Stage, failed, file_name, note};
+use super::request;
 use crate::disturbance::Loaded;
 use crate::launch::{self, Process};
 use crate::results::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
@@ -15,33 +15,33 @@ use std::time::{Duration, Instant};
 const LOAD_LIMIT_S: f64 = 600.0;
 const PREPARE_LIMIT_S: f64 = 300.0;
 
-/// The clock of a run and its sampler.
-pub(super) struct Watch<'a> {
+/// The clock of a run, and what watches its service.
+pub(super) struct Monitors<'a> {
     /// The moment that times count from.
     pub zero: Instant,
-    /// At work since then.
+    /// Takes samples since then.
     pub sampler: &'a Sampler,
-    /// Asks the service's health under load.
+    /// Requests the service's health address under load.
     pub health: Option<&'a Health>,
     /// What the machine does while a load counts.
     pub loaded: &'a mut Loaded,
 }
 
-impl Scene<'_> {
-    pub(super) fn prepare(&self, job: &Job, service: &mut Process) -> Result<(), End> {
+impl RunContext<'_> {
+    pub(super) fn prepare(&self, job: &Job, service: &mut Process) -> Result<(), RunError> {
         let mut process = self.launch("prepare", &job.command, "prepare")?;
         let limit = Duration::from_secs_f64(job.timeout_s.unwrap_or(PREPARE_LIMIT_S));
-        let status = self.finish_beside(&mut process, service, limit)?;
+        let status = self.finish_while_serving(&mut process, service, limit)?;
         succeeded(&process, status)
     }
 
-    /// Waits for a command's end; the service's is noticed at once and is what failed then.
-    fn finish_beside(
+    /// Waits until a command ends. If the service ends first, that is the failure.
+    fn finish_while_serving(
         &self,
         process: &mut Process,
         service: &mut Process,
         limit: Duration,
-    ) -> Result<ExitStatus, End> {
+    ) -> Result<ExitStatus, RunError> {
         let ended = self.interrupt.wait_for(limit, || match service.ended() {
             Some(status) => Some(Err(format!(
                 "{} {} during {}",
@@ -54,7 +54,7 @@ impl Scene<'_> {
         match ended {
             Some(Err(reason)) => Err(failed(reason, service)),
             Some(Ok(status)) => Ok(status),
-            None if self.interrupt.is_set() => Err(End::Interrupted),
+            None if self.interrupt.is_set() => Err(RunError::Interrupted),
             None => Err(failed(
                 format!("{} was not finished after {} s", process.name, limit.as_secs_f64()),
                 process,
@@ -62,33 +62,33 @@ impl Scene<'_> {
         }
     }
 
-    /// Runs one phase to its end and gives its length.
+    /// Runs one phase and returns its length in seconds.
     pub(super) fn step(
         &mut self,
-        stage: &Stage,
+        trial: &TrialContext,
         phase: &Phase,
         round: u32,
         service: &mut Process,
-        watch: &mut Watch,
+        monitors: &mut Monitors,
         record: &mut Run,
-    ) -> Result<f64, End> {
+    ) -> Result<f64, RunError> {
         self.define("cycle", round.to_string());
-        let from_s = watch.zero.elapsed().as_secs_f64();
-        if let Some(health) = watch.health {
+        let from_s = monitors.zero.elapsed().as_secs_f64();
+        if let Some(health) = monitors.health {
             health.under_load(phase.kind.counts());
         }
         let machine = || {
             let counts = phase.kind.counts();
-            counts.then(|| stage.observer.machine()).flatten()
+            counts.then(|| trial.observer.machine()).flatten()
         };
         let before = machine();
         let ended = match phase.kind {
             PhaseKind::Idle => self.idle(phase, service).map(|()| None),
             _ => self.load(phase, round, service, record),
         };
-        let to_s = watch.zero.elapsed().as_secs_f64();
-        watch.loaded.add(before, machine());
-        if let Some(health) = watch.health {
+        let to_s = monitors.zero.elapsed().as_secs_f64();
+        monitors.loaded.add(before, machine());
+        if let Some(health) = monitors.health {
             health.under_load(false);
         }
         // A phase that was broken off is kept too, without the load's figures.
@@ -102,7 +102,8 @@ impl Scene<'_> {
         });
         ended?;
         if let Some(name) = &phase.mark {
-            let bytes = summary::memory_at_end(&watch.sampler.so_far(), stage.metric, from_s, to_s);
+            let bytes =
+                summary::memory_at_end(&monitors.sampler.so_far(), trial.metric, from_s, to_s);
             record.marks.push(Mark {
                 name: name.clone(),
                 round,
@@ -111,10 +112,11 @@ impl Scene<'_> {
             });
         }
         if let (PhaseKind::Idle, Some(live)) = (phase.kind, &self.workload.live) {
-            let answer = ask::ask(self, live, "GET").and_then(|answer| ask::live_bytes(&answer));
+            let answer =
+                request::send(self, live, "GET").and_then(|answer| request::live_bytes(&answer));
             match answer {
                 Ok(bytes) => {
-                    record.live.push(Live { at_s: watch.zero.elapsed().as_secs_f64(), bytes })
+                    record.live.push(Live { at_s: monitors.zero.elapsed().as_secs_f64(), bytes })
                 }
                 Err(reason) => note(record, format!("live heap unknown: {reason}")),
             }
@@ -122,9 +124,9 @@ impl Scene<'_> {
         Ok(to_s - from_s)
     }
 
-    fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), End> {
+    fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), RunError> {
         if let Some(question) = &phase.ask {
-            ask::ask(self, question, "POST").map_err(|reason| {
+            request::send(self, question, "POST").map_err(|reason| {
                 failed(format!("the `ask` of phase \"{}\": {reason}", phase.name), service)
             })?;
         }
@@ -136,7 +138,7 @@ impl Scene<'_> {
                     format!("{} {} during {}", service.name, launch::describe(status), phase.name);
                 Err(failed(reason, service))
             }
-            None if self.interrupt.is_set() => Err(End::Interrupted),
+            None if self.interrupt.is_set() => Err(RunError::Interrupted),
             None => Ok(()),
         }
     }
@@ -147,15 +149,15 @@ impl Scene<'_> {
         round: u32,
         service: &mut Process,
         record: &mut Run,
-    ) -> Result<Option<LoadResult>, End> {
+    ) -> Result<Option<LoadResult>, RunError> {
         let command = phase.command.as_deref().unwrap_or_default();
         let file = format!("{}-{round}", file_name(&phase.name));
         let name = format!("the load of phase \"{}\"", phase.name);
         let mut process = self.launch(&name, command, &file)?;
         let limit = Duration::from_secs_f64(phase.timeout_s.unwrap_or(LOAD_LIMIT_S));
-        let status = self.finish_beside(&mut process, service, limit)?;
-        let told = load::read(&process.output(), &process.errors());
-        match (&told, succeeded(&process, status)) {
+        let status = self.finish_while_serving(&mut process, service, limit)?;
+        let result = load::read(&process.output(), &process.errors());
+        match (&result, succeeded(&process, status)) {
             (_, Ok(())) => {}
             // A tool says with its status that some requests failed; its summary has the number.
             (Ok(load), Err(_)) if load.tool.is_some() && load.requests > 0 => {
@@ -163,7 +165,7 @@ impl Scene<'_> {
             }
             (_, Err(end)) => return Err(end),
         }
-        match told {
+        match result {
             Ok(load) if load.requests == 0 && load.errors > 0 => {
                 let reason = format!("{name}: none of its {} requests was answered", load.errors);
                 Err(failed(reason, &process))
@@ -178,7 +180,7 @@ impl Scene<'_> {
     }
 }
 
-fn succeeded(process: &Process, status: ExitStatus) -> Result<(), End> {
+fn succeeded(process: &Process, status: ExitStatus) -> Result<(), RunError> {
     if status.success() {
         return Ok(());
     }

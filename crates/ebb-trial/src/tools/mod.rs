@@ -1,8 +1,8 @@
-//! Load tools that people have: what each prints at its end, read for throughput and latency.
+//! Parsers for the output of load tools (oha, wrk, k6 and others): throughput and latency.
 //!
-//! Used by `load` where the last line is no summary of ours. A summary is recognised by its text and not by
-//! the program's name, since tools run in shells and containers. Each reader is tried on what real runs
-//! of its tool printed (`tests/fixtures/tools`, the name has the version). Pure; what is not there is `None`.
+//! Used by `load` if the last line is not a summary in the format of `ebb burst`. A tool is recognised by its output, not
+//! by its program name, because tools also run in shells and containers. The tests use the output of real runs
+//! (`tests/fixtures/tools`; the file names have the tools' versions). Pure. A missing figure is `None`.
 
 mod oha;
 mod plain;
@@ -11,10 +11,10 @@ mod words;
 
 use crate::results::LoadResult;
 
-/// Reads what a tool wrote; `None` where it is not that tool's.
+/// Parses the output of one tool; `None` if another program wrote it.
 type Reader = fn(&str) -> Option<LoadResult>;
 
-/// All of them, in the order in which they are tried.
+/// All parsers, in the order in which they are tried.
 const READERS: [(&str, Reader); 6] = [
     ("oha", oha::read),
     ("wrk", plain::wrk),
@@ -24,12 +24,12 @@ const READERS: [(&str, Reader); 6] = [
     ("ab", plain::ab),
 ];
 
-/// The names, for messages.
+/// The names of the tools, for messages.
 pub fn names() -> String {
     READERS.map(|(name, _)| name).join(", ")
 }
 
-/// Reads the summary of any known tool in what a load wrote, errors included.
+/// Finds the summary of a known tool in the output of a load.
 pub fn read(output: &str) -> Option<LoadResult> {
     READERS.iter().find_map(|(name, reader)| {
         let load = reader(output).filter(|load| load.seconds.is_finite() && load.seconds > 0.0)?;

@@ -1,6 +1,6 @@
 //! Whether a workload that was read can be run, found out before anything is started.
 
-use super::{Ask, FORMAT, Phase, Ready, Workload};
+use super::{FORMAT, Phase, Ready, Request, Workload};
 use crate::results::PhaseKind;
 use crate::template::{self, Values};
 use ebb_allocators::Allocator;
@@ -57,7 +57,7 @@ impl Workload {
         texts.extend(&self.service.health);
         for phase in &self.phases {
             texts.extend(phase.command.iter().flatten());
-            texts.extend(phase.ask.iter().flat_map(Ask::texts));
+            texts.extend(phase.ask.iter().flat_map(Request::texts));
         }
         for variant in self.variants.values() {
             texts.extend(variant.beside.iter().chain(variant.command.iter().flatten()));
@@ -101,7 +101,7 @@ impl Ready {
     }
 }
 
-impl Ask {
+impl Request {
     fn check(&self, name: &str) -> Result<(), String> {
         if self.http.is_some() == self.command.is_some() {
             return Err(format!("{name} needs http or command"));

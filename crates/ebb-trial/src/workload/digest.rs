@@ -4,7 +4,7 @@
 //! it, so that a new version of a service can be compared with the last; nor are variants, repetitions,
 //! time limits and descriptions.
 
-use super::{Ask, Phase, Ready, Workload};
+use super::{Phase, Ready, Request, Workload};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,40 +13,40 @@ impl Workload {
     /// The digest, as hexadecimal digits. Files of the workload's folder that a load or `prepare` names as an
     /// argument count with their contents.
     pub fn digest(&self) -> String {
-        let mut told = Told(Sha256::new());
-        told.text("name", &self.workload.name);
+        let mut hasher = WorkloadHasher(Sha256::new());
+        hasher.text("name", &self.workload.name);
         for (name, value) in self.vars() {
-            told.text(&format!("var {name}"), &value);
+            hasher.text(&format!("var {name}"), &value);
         }
         for (name, rounds) in &self.cycles {
-            told.text(&format!("cycle {name}"), &rounds.to_string());
+            hasher.text(&format!("cycle {name}"), &rounds.to_string());
         }
         for companion in &self.companions {
-            told.text("companion", &companion.name);
-            told.list("command", &companion.command);
-            told.env(&companion.env);
+            hasher.text("companion", &companion.name);
+            hasher.list("command", &companion.command);
+            hasher.env(&companion.env);
         }
-        told.list("service", &self.service.command);
-        told.env(&self.service.env);
-        told.ready(&self.service.ready);
+        hasher.list("service", &self.service.command);
+        hasher.env(&self.service.env);
+        hasher.ready(&self.service.ready);
         if let Some(prepare) = &self.prepare {
-            told.list("prepare", &prepare.command);
-            told.files(&self.dir, &prepare.command);
+            hasher.list("prepare", &prepare.command);
+            hasher.files(&self.dir, &prepare.command);
         }
         for phase in &self.phases {
-            told.phase(phase, &self.dir);
+            hasher.phase(phase, &self.dir);
         }
-        told.ask("live", self.live.as_ref());
-        told.ask("trim", self.trim.as_ref());
-        let digest = told.0.finalize();
+        hasher.request("live", self.live.as_ref());
+        hasher.request("trim", self.trim.as_ref());
+        let digest = hasher.0.finalize();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// What has been told so far; names and lengths keep one thing from looking like another.
-struct Told(Sha256);
+/// What has been hashed so far; names and lengths keep one thing from looking like another.
+struct WorkloadHasher(Sha256);
 
-impl Told {
+impl WorkloadHasher {
     fn bytes(&mut self, name: &str, value: &[u8]) {
         self.0.update(format!("{name} {}\n", value.len()));
         self.0.update(value);
@@ -104,9 +104,9 @@ impl Told {
         }
     }
 
-    fn ask(&mut self, name: &str, ask: Option<&Ask>) {
-        let Some(ask) = ask else { return };
-        self.text(name, ask.http.as_deref().unwrap_or_default());
-        self.list("command", ask.command.as_deref().unwrap_or_default());
+    fn request(&mut self, name: &str, request: Option<&Request>) {
+        let Some(request) = request else { return };
+        self.text(name, request.http.as_deref().unwrap_or_default());
+        self.list("command", request.command.as_deref().unwrap_or_default());
     }
 }

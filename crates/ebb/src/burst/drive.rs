@@ -45,7 +45,7 @@ fn connection(plan: &Plan, next: &AtomicU64, start: Instant) -> Tally {
             return tally;
         };
         std::thread::sleep(due.saturating_sub(start.elapsed()));
-        match ask(&agent, plan, number) {
+        match send(&agent, plan, number) {
             Ok(status) if status < 400 => tally.answered(start.elapsed().saturating_sub(due)),
             Ok(status) => tally.failed(format!("status {status}")),
             Err(error) => {
@@ -57,7 +57,7 @@ fn connection(plan: &Plan, next: &AtomicU64, start: Instant) -> Tally {
 }
 
 /// One request to its last byte; gives the status.
-fn ask(agent: &ureq::Agent, plan: &Plan, number: u64) -> Result<u16, ureq::Error> {
+fn send(agent: &ureq::Agent, plan: &Plan, number: u64) -> Result<u16, ureq::Error> {
     let url = &plan.urls[(number % plan.urls.len() as u64) as usize];
     let mut request = ureq::http::Request::builder().method(&plan.method).uri(url);
     if let Some(headers) = request.headers_mut() {

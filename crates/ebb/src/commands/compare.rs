@@ -24,8 +24,8 @@ use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::logs::Logs;
 use ebb_trial::results::{FORMAT, Metric, Trial, VerdictKind, Workload as WorkloadFacts};
 use ebb_trial::rounds::{self, Rounds, Sure};
-use ebb_trial::run::Stage;
-use ebb_trial::sampler::Enclosures;
+use ebb_trial::run::TrialContext;
+use ebb_trial::sampler::RunCgroups;
 use ebb_trial::schedule::{self, Repetition};
 use ebb_trial::variant::{self, VariantSpec};
 use ebb_trial::workload::Workload;
@@ -144,10 +144,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(exit) = args.sketch.print()? {
         return Ok(exit);
     }
-    if args.live.is_asked() {
+    if args.live.is_requested() {
         let output = output_folder(args)?;
         let trial = live::watch(&args.live, args.memory.into())?;
-        return tell(&trial, args, output.as_ref());
+        return report(&trial, args, output.as_ref());
     }
     sketch::check(&args.workload, &args.sketch)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
@@ -160,7 +160,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let specs = specs(args, &workload, earlier.as_ref())?;
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     args.limits.check(&names)?;
-    let enclosures = args.limits.enclosures()?;
+    let cgroups = args.limits.cgroups()?;
     if workload.setup.is_none() {
         programs::look_up(&workload)?;
         programs::resolve_all(specs.clone(), &workload)?;
@@ -172,17 +172,17 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         Some(output) => Logs::new(output.logs(), Some(temporary)),
         None => Logs::new(temporary, None),
     };
-    let trial = conduct(args, &workload, specs, earlier, enclosures.as_deref(), &logs)?;
-    tell(&trial, args, output.as_ref())
+    let trial = run_trial(args, &workload, specs, earlier, cgroups.as_deref(), &logs)?;
+    report(&trial, args, output.as_ref())
 }
 
 /// Sets the workload up, runs the variants and judges what came of them.
-fn conduct(
+fn run_trial(
     args: &Args,
     workload: &Workload,
     specs: Vec<VariantSpec>,
     earlier: Option<Earlier>,
-    enclosures: Option<&dyn Enclosures>,
+    cgroups: Option<&dyn RunCgroups>,
     logs: &Logs,
 ) -> Result<Trial, Failure> {
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
@@ -194,7 +194,7 @@ fn conduct(
     let variants = programs::resolve_all(specs, workload)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     let steps = steps(workload);
-    let stage = Stage {
+    let context = TrialContext {
         workload,
         steps: &steps,
         observer: Arc::new(observer::Processes::default()),
@@ -203,11 +203,11 @@ fn conduct(
         metric: args.memory.into(),
         interval: args.interval,
         logs,
-        enclosures,
+        cgroups,
     };
     let rounds = rounds(args, workload, earlier.as_ref());
-    let conducted = engine::conduct(&stage, variants, rounds, &mut |event| progress.tell(&event));
-    let variants = conducted.variants;
+    let runs = engine::run_all(&context, variants, rounds, &mut |event| progress.report(&event));
+    let variants = runs.variants;
     progress.finish();
     Ok(Trial {
         format: FORMAT,
@@ -216,19 +216,19 @@ fn conduct(
         seconds: clock.elapsed().as_secs_f64(),
         workload: about(workload),
         machine: machine::read(),
-        repetitions: conducted.repetitions,
+        repetitions: runs.repetitions,
         interval_ms: args.interval.as_millis() as u64,
-        metric: stage.metric,
+        metric: context.metric,
         limits: args.limits.limits(),
         max_rest: args.limits.judge(&variants),
         interrupted: interrupt.is_set(),
         against: earlier.map(|earlier| earlier.compare(&variants, args.worse_from / 100.0)),
         tuned: args.tune.as_deref().and_then(|allocator| tuning::of(allocator, &variants)),
         canary: None,
-        verdict: verdict::judge(&variants, stage.metric),
+        verdict: verdict::judge(&variants, context.metric),
         traps: traps::look(&variants),
         variants,
-        stopping: conducted.stopping,
+        stopping: runs.stopping,
     })
 }
 
@@ -351,7 +351,7 @@ fn about(workload: &Workload) -> WorkloadFacts {
 }
 
 /// Data to stdout, files to the folder, their paths to stderr.
-fn tell(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
+fn report(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
     // Each is done even if another fails: a full disk must not cost the tables, and a closed stdout must not cost the
     // files.
     let written = output.map_or(Ok(()), |output| output.write(trial));

@@ -29,8 +29,8 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         report.notes = notes;
         return finish(args, &report, Exit::Ok);
     }
-    let wish = match choose::wish(args)? {
-        choose::Chosen::Wish(wish) => wish,
+    let desired = match choose::desired(args)? {
+        choose::Chosen::Change(desired) => desired,
         choose::Chosen::Nothing(sentence) => {
             let mut report = Report::new(&name, "none", Action::Nothing, sentence.clone());
             report.notes.push(format!("the trial recommends no change: {sentence}"));
@@ -38,9 +38,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         }
     };
     let text = read(&args.file)?;
-    let proposal = propose::propose(args, &text, &wish)?;
-    let mut report = Report::new(&name, proposal.kind, Action::Nothing, wish.why.clone());
-    report.allocator = Some(wish.allocator.to_string());
+    let proposal = propose::propose(args, &text, &desired)?;
+    let mut report = Report::new(&name, proposal.kind, Action::Nothing, desired.why.clone());
+    report.allocator = Some(desired.allocator.to_string());
     report.files = proposal.changes.iter().filter(|it| it.is_change()).map(shown).collect();
     report.notes.clone_from(&proposal.notes);
     report.check.clone_from(&proposal.check);
@@ -49,9 +49,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return match failed(&proposal.check) {
             Some(exit) => finish(args, &report, exit),
             None => {
-                report
-                    .notes
-                    .push(format!("nothing to change: {name} puts {} in charge", wish.allocator));
+                report.notes.push(format!(
+                    "nothing to change: {name} puts {} in charge",
+                    desired.allocator
+                ));
                 finish(args, &report, Exit::Ok)
             }
         };

@@ -22,9 +22,9 @@ pub fn page_cache(place: &Place) -> PageCache {
         anon_after: None,
         refused: None,
     };
-    let asked = request(place.version, place.is_root(), may_swap(place), result.before)
-        .and_then(|(file, text)| ask(&place.folder.join(file), &text));
-    match asked {
+    let written = request(place.version, place.is_root(), may_swap(place), result.before)
+        .and_then(|(file, text)| write(&place.folder.join(file), &text));
+    match written {
         Ok(()) => {
             let after = place.read().parts;
             result.after = droppable(&after);
@@ -72,7 +72,7 @@ fn request(
     Err(Left { reason, why: why.to_owned(), remedy: Some(remedy.to_owned()) })
 }
 
-fn ask(path: &Path, text: &str) -> Result<(), Left> {
+fn write(path: &Path, text: &str) -> Result<(), Left> {
     fs::write(path, text).or_else(|error| match error.raw_os_error() {
         // Less than that could go, or some of it was busy: what went is measured.
         Some(libc::EAGAIN | libc::EBUSY) => Ok(()),

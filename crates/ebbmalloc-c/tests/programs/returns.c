@@ -77,8 +77,8 @@ static void burst(void) {
     atomic_store(&stop, 1);
 }
 
-/* A process whose settings show: allocates 64 MiB, frees them, waits as told, prints what is still resident in MiB
- * above the start. Argument: milliseconds to wait. */
+/* Shows which settings are in force: allocates 64 MiB, frees them, waits, and prints how many MiB are still resident above
+ * the start. Argument: milliseconds to wait. */
 static void held(void) {
     enum { HELD_BLOCKS = 64 << 10 };
     void **block = pointers(HELD_BLOCKS);
@@ -92,9 +92,9 @@ static void held(void) {
     fflush(stdout);
 }
 
-/* Two bursts one after the other, each of which fits into the cgroup's limit while both do not: the first is freed but
- * for a block in each 64 KiB, so that its memory serves no other size, and stays idle until it goes back to the kernel.
- * At once the second follows, in other threads and of another size. */
+/* Two bursts in a cgroup. Each fits into the limit, both together do not. The first burst is freed, except for one block
+ * per 64 KiB, so that no other size can use its memory: the memory is idle until it is returned to the kernel. The second
+ * burst follows at once, in other threads and with another size. */
 enum { HALVES = 4 };
 static const size_t BURST = 160 * MIB;
 static pthread_barrier_t first_done;

@@ -220,8 +220,9 @@ impl Arena {
     /// Enters a class into the byte map for the granule at `base`; 0 sends look-ups the slow way.
     pub fn set_class(&self, base: usize, class: u8) {
         if let Some(byte) = self.byte_of(base) {
-            // Whoever looks the byte up holds a pointer into the slab, which reached it after this store; release for
-            // the fence of who finds a 0 and looks at what was made before it (`Heap::place_in_lender`).
+            // A block is handed out after this store. So the thread that looks it up reads this value or a later one.
+            // Release pairs with the acquire fence in `Heap::place_in_lender`: a thread that reads 0 then reads the
+            // bitmap of tails, which was written before.
             byte.store(class, Ordering::Release);
         }
     }

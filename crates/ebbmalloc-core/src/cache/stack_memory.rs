@@ -70,10 +70,12 @@ impl Stack {
         unsafe { Self::within(memory.add(FIRST_AT[class] as usize), 1) }
     }
 
+    /// An empty stack in `memory`. The first word is null and ends the stack; the others hold entries.
+    ///
     /// # Safety
-    /// `memory` is good for `words` pointers.
+    /// `memory` can be written for `words` pointers, and `words` is at least 1.
     unsafe fn within(memory: *mut Entry, words: usize) -> Self {
-        // SAFETY: the memory is good for `words` pointers (fn contract), of which there is at least one.
+        // SAFETY: the first of at least one writable word (fn contract).
         unsafe { memory.write(null_mut()) };
         let base = memory.wrapping_add(1);
         Self { top: base, low: base, full: memory.wrapping_add(words), base }

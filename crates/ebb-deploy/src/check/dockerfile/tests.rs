@@ -1,4 +1,4 @@
-use super::asked::SetByScript;
+use super::request::SetByScript;
 use super::*;
 
 fn judged_with(text: &str, context: &dyn Fn(&str) -> Option<String>) -> Judged {

@@ -6,7 +6,7 @@ use ebb_process::elf::{Libc, Machine};
 const JEMALLOC: &str = "/l/libjemalloc.so.2";
 
 fn wanted() -> Wanted {
-    Wanted::asked_by(&[missing(JEMALLOC)]).unwrap()
+    Wanted::from_preload(&[missing(JEMALLOC)]).unwrap()
 }
 
 fn missing(text: &str) -> Entry {
@@ -31,7 +31,7 @@ fn process(malloc: Malloc) -> Process {
         malloc: Ok(malloc),
         at_start: Ok(Variables::new()),
         now: None,
-        asked: Vec::new(),
+        preloaded: Vec::new(),
         inside: None,
         in_force: InForce::new(),
         entrypoints: Vec::new(),
@@ -81,7 +81,7 @@ fn where_the_variable_was_lost_is_told() {
 #[test]
 fn what_keeps_an_asked_library_out_is_told() {
     let asked = |process: Process| Process {
-        asked: vec![missing(JEMALLOC)],
+        preloaded: vec![missing(JEMALLOC)],
         at_start: Ok(variables(JEMALLOC)),
         ..process
     };

@@ -10,8 +10,8 @@ use crate::check::library::file_name;
 use ebb_allocators::Allocator;
 
 use crate::fix::Refused;
+use crate::fix::desired::{Desired, LIBRARY};
 use crate::fix::edit::{Edit, line_end};
-use crate::fix::wish::{LIBRARY, Wish};
 
 /// Where the library comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +61,13 @@ const NUMBERS: [&str; 2] = ["11 12 20.04 22.04", "13 24.04 25.04 25.10"];
 
 impl Source {
     /// The way that this image has.
-    pub(super) fn of(wish: &Wish, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
-        if wish.allocator == Allocator::Ebbmalloc || !wish.preloads() {
+    pub(super) fn of(desired: &Desired, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
+        if desired.allocator == Allocator::Ebbmalloc || !desired.preloads() {
             return Ok(Source::Context);
         }
-        let packages = wish.allocator.packages();
+        let packages = desired.allocator.packages();
         if let Some(image) = base.name().strip_prefix("gcr.io/distroless/") {
-            return distroless(wish, image);
+            return distroless(desired, image);
         }
         let runs = |command: &str| {
             chain.iter().flat_map(|it| &it.runs).any(|run| run.value.contains(command))
@@ -77,10 +77,10 @@ impl Source {
             return Ok(Source::Package(&APK, packages.alpine));
         }
         if base.is_of_debian() || runs("apt-get install") || runs("apt install") {
-            return Ok(Source::Package(&APT, debian_package(wish, base)?));
+            return Ok(Source::Package(&APT, debian_package(desired, base)?));
         }
         if base.name() == "fedora" {
-            if wish.allocator == Allocator::Mimalloc {
+            if desired.allocator == Allocator::Mimalloc {
                 let what = "the library in Fedora's package of mimalloc depends on the release";
                 return Err(Refused::cannot(what, "choose another allocator"));
             }
@@ -90,23 +90,23 @@ impl Source {
     }
 
     /// The library's name in LD_PRELOAD.
-    pub(super) fn library(&self, wish: &Wish) -> String {
+    pub(super) fn library(&self, desired: &Desired) -> String {
         match self {
             Source::Context => LIBRARY.to_owned(),
-            Source::Copy { package, .. } => format!("/usr/local/lib/{}", soname(package, wish)),
-            Source::Package(_, package) => soname(package, wish).to_owned(),
-            Source::Unknown => soname("", wish).to_owned(),
+            Source::Copy { package, .. } => format!("/usr/local/lib/{}", soname(package, desired)),
+            Source::Package(_, package) => soname(package, desired).to_owned(),
+            Source::Unknown => soname("", desired).to_owned(),
         }
     }
 
     /// The edits that install the library; `spelling` is its name in LD_PRELOAD.
     pub(super) fn edits(
         &self,
-        wish: &Wish,
+        desired: &Desired,
         at: &At<'_>,
         spelling: &str,
     ) -> Result<Vec<Edit>, Refused> {
-        let name = wish.allocator;
+        let name = desired.allocator;
         match self {
             Source::Context => {
                 let folder = spelling.rsplit_once('/').map_or("/usr/local/lib", |it| it.0);
@@ -118,7 +118,7 @@ impl Source {
             Source::Copy { package, release } => {
                 let from = at.chain.last().map_or(0, |it| it.pieces[0].at.start);
                 let end = line_end(at.text);
-                let library = soname(package, wish);
+                let library = soname(package, desired);
                 let lines = format!(
                     "FROM debian:{release}-slim AS ebb-{name}{end}\
                      RUN apt-get update && apt-get install -y --no-install-recommends {package} && cp /usr/lib/*/{library} /{end}{end}"
@@ -142,11 +142,11 @@ impl Source {
         }
     }
 
-    pub(super) fn notes(&self, wish: &Wish) -> Vec<String> {
+    pub(super) fn notes(&self, desired: &Desired) -> Vec<String> {
         if *self != Source::Unknown {
             return Vec::new();
         }
-        let (name, packages) = (wish.allocator, wish.allocator.packages().all().join(", "));
+        let (name, packages) = (desired.allocator, desired.allocator.packages().all().join(", "));
         vec![format!(
             "it is not known how the base image installs packages: install {name} in it ({packages})"
         )]
@@ -232,8 +232,8 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
 }
 
 /// Debian's name of the package, which depends on the release for some.
-fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> {
-    let packages = wish.allocator.packages();
+fn debian_package(desired: &Desired, base: Base<'_>) -> Result<&'static str, Refused> {
+    let packages = desired.allocator.packages();
     if packages.debian == packages.debian_t64 {
         return Ok(packages.debian);
     }
@@ -257,15 +257,15 @@ fn debian_package(wish: &Wish, base: Base<'_>) -> Result<&'static str, Refused> 
 }
 
 /// The images of distroless that have what the library needs.
-fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
-    let needs_cpp = wish.allocator != Allocator::Mimalloc;
+fn distroless(desired: &Desired, image: &str) -> Result<Source, Refused> {
+    let needs_cpp = desired.allocator != Allocator::Mimalloc;
     let has_cpp = ["cc", "python3", "nodejs"].iter().any(|it| image.starts_with(it));
     if image.starts_with("static") {
         // `ebb check` has the words for it.
         return Ok(Source::Unknown);
     }
     if needs_cpp && !has_cpp {
-        let name = wish.allocator;
+        let name = desired.allocator;
         return Err(Refused::cannot(
             format!(
                 "{name} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start"
@@ -278,17 +278,17 @@ fn distroless(wish: &Wish, image: &str) -> Result<Source, Refused> {
         let what = format!("gcr.io/distroless/{image} does not say which release of Debian it is");
         return Err(Refused::cannot(what, "name it in FROM (-debian12)"));
     };
-    let packages = wish.allocator.packages();
+    let packages = desired.allocator.packages();
     let package = if release == "13" { packages.debian_t64 } else { packages.debian };
     Ok(Source::Copy { package, release })
 }
 
 /// The library that a package has.
-fn soname(package: &str, wish: &Wish) -> &'static str {
+fn soname(package: &str, desired: &Desired) -> &'static str {
     match package {
         "libmimalloc3" => "libmimalloc.so.3",
         "libmimalloc2.0" => "libmimalloc.so.2.0",
         "mimalloc2" => "libmimalloc.so.2",
-        _ => wish.allocator.sonames().first().copied().unwrap_or(wish.allocator.name()),
+        _ => desired.allocator.sonames().first().copied().unwrap_or(desired.allocator.name()),
     }
 }

@@ -134,7 +134,7 @@ pub(in crate::commands) fn of_services(
     let judge = |service: &Service| declared::judge(name, kind, service, &host);
     let judged: Vec<Judged> = match chosen {
         Some(chosen) => services.iter().filter(|it| chosen(it)).map(judge).collect(),
-        None => asking(kind, services.iter().map(judge)),
+        None => requesting(kind, services.iter().map(judge)),
     };
     let mut whole = Judged { allocator: None, findings: Vec::new() };
     for mut one in judged {
@@ -153,21 +153,21 @@ pub(in crate::commands) fn of_services(
     Report::new(name, Subject::File(kind), allocator, Vec::new(), whole.findings)
 }
 
-/// Those that ask for an allocator. One supervisord starts all programs of its file: there those that do not ask are
-/// named where another does.
-fn asking(kind: Kind, all: impl Iterator<Item = Judged>) -> Vec<Judged> {
+/// The services that request an allocator. One supervisord starts all programs of its file, so its other programs are
+/// listed too, as notes.
+fn requesting(kind: Kind, all: impl Iterator<Item = Judged>) -> Vec<Judged> {
     let is_silent = |it: &Judged| {
         let mut findings = it.findings.iter();
         findings.any(|it| it.id == Id::NotAsked && it.severity == Severity::Error)
     };
-    let (silent, mut asking): (Vec<Judged>, Vec<Judged>) = all.partition(is_silent);
-    if kind == Kind::Supervisor && !asking.is_empty() {
-        asking.extend(silent.into_iter().map(|it| Judged {
+    let (silent, mut requesting): (Vec<Judged>, Vec<Judged>) = all.partition(is_silent);
+    if kind == Kind::Supervisor && !requesting.is_empty() {
+        requesting.extend(silent.into_iter().map(|it| Judged {
             allocator: None,
             findings: it.findings.into_iter().map(Finding::as_note).collect(),
         }));
     }
-    asking
+    requesting
 }
 
 /// Compares the requested allocator with the one named on the command line.

@@ -37,7 +37,7 @@ impl Host for ThisMachine<'_> {
         if matches!(entry.file, EntryFile::Missing) {
             return None;
         }
-        let wanted = Wanted::asked_by(std::slice::from_ref(&entry))?;
+        let wanted = Wanted::from_preload(std::slice::from_ref(&entry))?;
         let target = Target::of(&elf, Some(page_bytes()));
         let program = Program { name: path.display().to_string(), path, elf };
         let (id, what) = refusal(&program, &entry, &target, &Source::Variable, &wanted)?;

@@ -33,10 +33,10 @@ const STARTS_WITHIN: Duration = Duration::from_secs(1);
 /// Checks the processes `pids`.
 pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Report {
     let facts: Vec<Process> = pids.iter().filter_map(|&pid| read(pid)).collect();
-    let wanted = wanted.or_else(|| facts.iter().find_map(|it| Wanted::asked_by(&it.asked)));
+    let wanted = wanted.or_else(|| facts.iter().find_map(|it| Wanted::from_preload(&it.preloaded)));
     // A process below may have lost what only one above was asked for.
-    let Some(wanted) = wanted.or_else(|| facts.iter().find_map(asked_above)) else {
-        return nothing_asked(target, &facts);
+    let Some(wanted) = wanted.or_else(|| facts.iter().find_map(requested_by_ancestor)) else {
+        return nothing_requested(target, &facts);
     };
     let mut findings = Vec::new();
     for process in &facts {
@@ -50,13 +50,13 @@ pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Repor
 }
 
 /// The report if no environment asks for an allocator: an allocator that the program brings itself is named and passes.
-fn nothing_asked(target: &str, facts: &[Process]) -> Report {
+fn nothing_requested(target: &str, facts: &[Process]) -> Report {
     if let Some(own) = facts.iter().find_map(brought) {
         let findings = facts.iter().flat_map(wrong_settings).collect();
         let lines =
             lines(facts, |process| process.malloc.is_ok().then(|| brought(process) == Some(own)));
         let name = Some(own.to_string());
-        return Report::new(target, Subject::Processes, name, lines, findings).not_asked();
+        return Report::new(target, Subject::Processes, name, lines, findings).brought_by_program();
     }
     let closed = facts.iter().find_map(|it| it.at_start.as_ref().err());
     let finding = match (facts.is_empty(), closed) {
@@ -98,7 +98,8 @@ fn brought(process: &Process) -> Option<Allocator> {
 /// Whoever wants it and cannot preload it cannot load it later either.
 fn late_loading(facts: &[Process], wanted: &Wanted) -> Option<Finding> {
     let lacks = |it: &&Process| {
-        process::in_charge(it, wanted) == Some(false) && !it.asked.iter().any(|it| wanted.is(it))
+        process::in_charge(it, wanted) == Some(false)
+            && !it.preloaded.iter().any(|it| wanted.is(it))
     };
     let process = facts.iter().find(lacks)?;
     let file = wanted.file.as_ref()?;
@@ -115,7 +116,7 @@ fn read(pid: i32) -> Option<Process> {
     let root = Root::of(pid);
     let at_start = environ::at_start(pid);
     let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| "/".into());
-    let asked = elf.as_ref().map(|elf| {
+    let preloaded = elf.as_ref().map(|elf| {
         let variable = |name: &str| at_start.as_ref().ok()?.get(OsStr::new(name));
         let loader = Loader {
             root: &root,
@@ -124,9 +125,9 @@ fn read(pid: i32) -> Option<Process> {
             folder: &folder,
         };
         let preload = variable("LD_PRELOAD").map(|it| loader.preload(it));
-        let mut asked = preload.unwrap_or_default();
-        asked.extend(loader.system_preload());
-        asked
+        let mut entries = preload.unwrap_or_default();
+        entries.extend(loader.system_preload());
+        entries
     });
     let malloc =
         started_malloc_source(pid, STARTS_WITHIN).map(|source| malloc(&source, &executable, &root));
@@ -139,7 +140,7 @@ fn read(pid: i32) -> Option<Process> {
         malloc,
         now: environ::now(pid).ok(),
         at_start,
-        asked: asked.unwrap_or_default(),
+        preloaded: preloaded.unwrap_or_default(),
         inside: inside(&executable),
         in_force: settings_in_force(pid),
         entrypoints: entrypoints(&root),
@@ -215,12 +216,12 @@ fn ancestors(parent: i32) -> Vec<Ancestor> {
 }
 
 /// The allocator that an ancestor of a process was asked to run on.
-fn asked_above(process: &Process) -> Option<Wanted> {
+fn requested_by_ancestor(process: &Process) -> Option<Wanted> {
     let elf = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
     let root = Root::of(process.pid);
     let above = ancestors(process.parent);
     let preload = above.iter().find_map(|it| it.preload.as_deref())?;
-    Wanted::asked_by(&Loader::of(&root, &elf).preload(OsStr::new(preload)))
+    Wanted::from_preload(&Loader::of(&root, &elf).preload(OsStr::new(preload)))
 }
 
 /// The allocator whose settings count.

@@ -97,7 +97,7 @@ fn preloaded(
             Some((spelling(root, first, &wanted), Source::Variable, wanted))
         }
         (wanted, Some(entry)) => {
-            let asked = wanted.or_else(|| Wanted::asked_by(&system))?;
+            let asked = wanted.or_else(|| Wanted::from_preload(&system))?;
             let text = system.iter().find(|it| asked.is(it)).unwrap_or(entry);
             Some((text.text.clone(), Source::System, asked))
         }
@@ -114,7 +114,7 @@ fn preloaded(
             );
             let finding = Finding::new(Id::EntrypointBypassed, what);
             findings.push(finding.in_file(script).as_note());
-            Some((text, Source::Variable, Wanted::asked_by(&[entry])?))
+            Some((text, Source::Variable, Wanted::from_preload(&[entry])?))
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use ebb_process::enclosure::{self, Ground};
+use ebb_process::limited_cgroup::{self, CgroupParent};
 use ebb_trial::results::{Column, Limits, MaxRest, Variant};
-use ebb_trial::sampler::{Enclosure, Enclosures};
+use ebb_trial::sampler::{RunCgroup, RunCgroups};
 use std::path::PathBuf;
 
 /// `--memory-max`, `--cpus`, `--max-rest`.
@@ -55,20 +55,20 @@ impl Args {
         Limits { memory_max_bytes: self.memory_max, cpus: self.cpus }
     }
 
-    /// A maker of cgroups, tried once, where a limit was requested.
-    pub fn enclosures(&self) -> Result<Option<Box<dyn Enclosures>>, Failure> {
+    /// Creates cgroups, and has created one to try it; none if no limit was requested.
+    pub fn cgroups(&self) -> Result<Option<Box<dyn RunCgroups>>, Failure> {
         if self.memory_max.is_none() && self.cpus.is_none() {
             return Ok(None);
         }
-        let limits = enclosure::Limits { memory_bytes: self.memory_max, cpus: self.cpus };
-        let ground = Ground::find(limits).map_err(|error| {
+        let limits = limited_cgroup::Limits { memory_bytes: self.memory_max, cpus: self.cpus };
+        let parent = CgroupParent::find(limits).map_err(|error| {
             let what = format!("--memory-max and --cpus need a cgroup, which cannot be created: {error}");
             Failure::new(Exit::Permission, what).remedy(
                 "run ebb as root, or under cgroup v2 in a delegated scope: systemd-run --user --scope \
                  -p Delegate=yes ebb compare ...",
             )
         })?;
-        Ok(Some(Box::new(Cgroups(ground))))
+        Ok(Some(Box::new(Cgroups(parent))))
     }
 
     /// The variants that `--max-rest` is about, before anything is started.
@@ -105,24 +105,24 @@ impl Args {
     }
 }
 
-/// Makes cgroups for the trial, which knows of none.
-struct Cgroups(Ground);
+/// Creates cgroups for the trial.
+struct Cgroups(CgroupParent);
 
-impl Enclosures for Cgroups {
-    fn enclose(&self, name: &str) -> Result<Box<dyn Enclosure>, String> {
-        match self.0.enclose(name) {
+impl RunCgroups for Cgroups {
+    fn create(&self, name: &str) -> Result<Box<dyn RunCgroup>, String> {
+        match self.0.create(name) {
             Ok(made) => Ok(Box::new(Made(made))),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
-/// A cgroup that was made; dropped it is taken away.
-struct Made(enclosure::Enclosure);
+/// A cgroup of one run.
+struct Made(limited_cgroup::LimitedCgroup);
 
-impl Enclosure for Made {
-    fn doors(&self) -> Vec<PathBuf> {
-        self.0.doors()
+impl RunCgroup for Made {
+    fn procs_files(&self) -> Vec<PathBuf> {
+        self.0.procs_files()
     }
 }
 

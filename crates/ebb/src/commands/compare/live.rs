@@ -49,7 +49,7 @@ fn parse_side(text: &str) -> Result<(String, String), String> {
 
 impl Args {
     /// Whether `--live` was given.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         !self.live.is_empty()
     }
 }

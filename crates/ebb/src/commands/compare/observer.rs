@@ -8,7 +8,7 @@ use ebb_process::{Counters, MallocSource, Tree, Unreadable};
 use ebb_trial::disturbance::Machine;
 use ebb_trial::refaults;
 use ebb_trial::results::Sample;
-use ebb_trial::sampler::{Observer, Seen, Surroundings};
+use ebb_trial::sampler::{Observer, Seen, ServiceCgroup};
 use ebb_trial::variant::Prepared;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Observer for Processes {
         self.sample_of(&Tree::of(i32::try_from(pid).ok()?).ok()?)
     }
 
-    fn surroundings(&self, pid: u32) -> Option<Arc<dyn Surroundings>> {
+    fn cgroup(&self, pid: u32) -> Option<Arc<dyn ServiceCgroup>> {
         let place = Place::of(i32::try_from(pid).ok()?)?;
         Some(Arc::new(CgroupOf(place)))
     }
@@ -128,10 +128,10 @@ fn held(of: &ebb_process::tree::Held) -> Option<refaults::Held> {
     })
 }
 
-/// The cgroup of a service, for the trial, which knows of none.
+/// The cgroup of a service.
 struct CgroupOf(Place);
 
-impl Surroundings for CgroupOf {
+impl ServiceCgroup for CgroupOf {
     fn oom_kills(&self) -> Option<u64> {
         self.0.oom_kills()
     }

@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// Something happened in the trial.
-    pub fn tell(&self, event: &Event) {
+    pub fn report(&self, event: &Event) {
         match event {
             Event::RunBegins { variant, repetition, number, total } => {
                 let of_all = total.map_or(String::new(), |total| format!("/{total}"));

@@ -8,14 +8,14 @@ use super::arguments::Args;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure, unknown_allocator};
 use ebb_allocators::{Allocator, Choice, Environment, Library};
-use ebb_deploy::fix::Wish;
+use ebb_deploy::fix::Desired;
 use ebb_trial::results::VerdictKind;
 use ebb_trial::{choice, variant};
 
-/// What was chosen.
+/// Which change was chosen.
 pub(super) enum Chosen {
-    /// This one.
-    Wish(Wish),
+    /// This allocator.
+    Change(Desired),
     /// No change: the trial's sentence.
     Nothing(String),
 }
@@ -23,12 +23,12 @@ pub(super) enum Chosen {
 /// The variant of a trial that shows jemalloc at its best without knowledge of the service.
 const JEMALLOC: &str = "jemalloc-1000";
 
-/// What should be in charge.
-pub(super) fn wish(args: &Args) -> Result<Chosen, Failure> {
-    let mut wish = match &args.from {
+/// The allocator that should be in charge, with its settings.
+pub(super) fn desired(args: &Args) -> Result<Chosen, Failure> {
+    let mut desired = match &args.from {
         Some(path) => match of_trial(path)? {
             Chosen::Nothing(sentence) => return Ok(Chosen::Nothing(sentence)),
-            Chosen::Wish(wish) => wish,
+            Chosen::Change(desired) => desired,
         },
         None => of_arguments(args)?,
     };
@@ -36,13 +36,13 @@ pub(super) fn wish(args: &Args) -> Result<Chosen, Failure> {
         if name == "LD_PRELOAD" {
             return Err(Failure::usage("--env LD_PRELOAD").remedy("use --allocator and --library"));
         }
-        wish.variables.insert(name.clone(), value.clone());
-        wish.gives_way = false;
+        desired.variables.insert(name.clone(), value.clone());
+        desired.keep_existing = false;
     }
     if let Some(library) = &args.library {
-        wish.library = Some(usable(library)?);
+        desired.library = Some(usable(library)?);
     }
-    Ok(Chosen::Wish(wish))
+    Ok(Chosen::Change(desired))
 }
 
 /// The loader splits at spaces and colons; a relative path would be another one in each folder.
@@ -58,7 +58,7 @@ fn usable(library: &str) -> Result<String, Failure> {
     Ok(library.to_owned())
 }
 
-fn of_arguments(args: &Args) -> Result<Wish, Failure> {
+fn of_arguments(args: &Args) -> Result<Desired, Failure> {
     let name = args.allocator.as_deref().unwrap_or(Allocator::Ebbmalloc.name());
     let known = Allocator::from_choice(name);
     let allocator = known.ok_or_else(|| unknown_allocator(name, ""))?;
@@ -69,7 +69,7 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     if args.conf.is_empty() {
         let variables =
             if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
-        return Ok(Wish { allocator, library: None, variables, gives_way: true, why });
+        return Ok(Desired { allocator, library: None, variables, keep_existing: true, why });
     }
     let choice = if allocator.is_of_libc() {
         Choice::System
@@ -81,7 +81,7 @@ fn of_arguments(args: &Args) -> Result<Wish, Failure> {
     let set =
         change.changes.into_iter().filter_map(|(name, value)| Some((text(name), text(value?))));
     let variables = set.filter(|(name, _)| name != "LD_PRELOAD").collect();
-    Ok(Wish { allocator, library: None, variables, gives_way: false, why })
+    Ok(Desired { allocator, library: None, variables, keep_existing: false, why })
 }
 
 /// The environment of a variant that every trial knows.
@@ -120,11 +120,11 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     };
     let (variables, of_python) = choice::environment(&trial, variant);
     let of_python = of_python.map_or_else(String::new, |why| format!("; {why}"));
-    Ok(Chosen::Wish(Wish {
+    Ok(Chosen::Change(Desired {
         allocator,
         library: None,
         variables,
-        gives_way: false,
+        keep_existing: false,
         why: format!("the trial of {}: {sentence}{of_python}", trial.workload.name),
     }))
 }

@@ -14,26 +14,29 @@ use ebb_deploy::check::declared::{self, Kind, Service};
 use ebb_deploy::check::dockerfile::Stages;
 use ebb_deploy::check::process::Wanted;
 use ebb_deploy::fix::unit::{self, Files};
-use ebb_deploy::fix::{self, Edit, Fixed, Refused, Wish};
+use ebb_deploy::fix::{self, Desired, Edit, Fixed, Refused};
 use ebb_process::elf::Elf;
 
 /// The name of our library.
 const LIBRARY_FILE: &str = "libebbmalloc.so";
 
 /// What the file that was named needs.
-pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {
+pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
     let path = args.file.as_path();
     let file_name =
         path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let wanted =
-        Wanted { name: wish.allocator.to_string(), allocator: Some(wish.allocator), file: None };
+    let wanted = Wanted {
+        name: desired.allocator.to_string(),
+        allocator: Some(desired.allocator),
+        file: None,
+    };
     if file_name == "Cargo.toml" {
-        return rust::propose(args, text, wish);
+        return rust::propose(args, text, desired);
     }
     match declared::kind(path, text) {
-        Some(Kind::Unit) => service_unit(args, text, wish, &wanted),
-        Some(kind) => services(args, kind, text, wish, &wanted),
-        None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, wish, &wanted),
+        Some(Kind::Unit) => service_unit(args, text, desired, &wanted),
+        Some(kind) => services(args, kind, text, desired, &wanted),
+        None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, desired, &wanted),
         None => Err(Failure::usage(format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
             "nothing was changed; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
              configuration, entrypoint scripts and Cargo.toml",
@@ -66,14 +69,19 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-fn dockerfile(args: &Args, text: &str, wish: &Wish, wanted: &Wanted) -> Result<Proposal, Failure> {
+fn dockerfile(
+    args: &Args,
+    text: &str,
+    desired: &Desired,
+    wanted: &Wanted,
+) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
     let mut context = BuildContext::of(&args.file);
     let stage = args.stage.as_deref();
-    let Fixed { edits, mut notes } = fix::dockerfile::fix(&name, text, stage, &context, wish)?;
+    let Fixed { edits, mut notes } = fix::dockerfile::fix(&name, text, stage, &context, desired)?;
     let mut changes = vec![Change::of(&args.file, Some(text.to_owned()), edits)];
     let after = changes[0].after();
-    is_settled(&name, fix::dockerfile::fix(&name, &after, stage, &context, wish))?;
+    is_settled(&name, fix::dockerfile::fix(&name, &after, stage, &context, desired))?;
     let stages = Stages::parse(&after)
         .map_err(|error| Failure::new(Exit::Internal, format!("{name}: {error}")))?;
     let check =
@@ -130,7 +138,7 @@ fn services(
     args: &Args,
     kind: Kind,
     text: &str,
-    wish: &Wish,
+    desired: &Desired,
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
@@ -140,11 +148,11 @@ fn services(
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);
     let fix = |text: &str| match kind {
-        Kind::Compose => fix::compose::fix(&name, text, &is_chosen, wish),
-        Kind::Procfile => fix::procfile::fix(&name, text, &is_chosen, wish),
-        Kind::Supervisor => fix::supervisor::fix(&name, text, &is_chosen, wish),
-        Kind::Script => fix::script::fix(&name, text, wish),
-        _ => fix::kubernetes::fix(&name, text, &is_chosen, args.library_image.as_deref(), wish),
+        Kind::Compose => fix::compose::fix(&name, text, &is_chosen, desired),
+        Kind::Procfile => fix::procfile::fix(&name, text, &is_chosen, desired),
+        Kind::Supervisor => fix::supervisor::fix(&name, text, &is_chosen, desired),
+        Kind::Script => fix::script::fix(&name, text, desired),
+        _ => fix::kubernetes::fix(&name, text, &is_chosen, args.library_image.as_deref(), desired),
     };
     let Fixed { edits, mut notes } = fix(text)?;
     let change = Change::of(&args.file, Some(text.to_owned()), edits);
@@ -152,7 +160,7 @@ fn services(
     let after = declared::services(kind, &args.file, &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let mounts = kind == Kind::Compose
-        && wish.allocator == Allocator::Ebbmalloc
+        && desired.allocator == Allocator::Ebbmalloc
         && change.after().contains("./libebbmalloc.so:");
     let place = folder(&args.file).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
@@ -192,7 +200,7 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
 fn service_unit(
     args: &Args,
     text: &str,
-    wish: &Wish,
+    desired: &Desired,
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
@@ -211,8 +219,8 @@ fn service_unit(
         drop_ins.sort();
     }
     let Fixed { edits, notes } =
-        fix::unit::fix(&Files { name: &name, text, drop_ins: &drop_ins }, wish)?;
-    let drop_in = unit::drop_in(wish);
+        fix::unit::fix(&Files { name: &name, text, drop_ins: &drop_ins }, desired)?;
+    let drop_in = unit::drop_in(desired);
     let own = drop_ins.iter().find(|(name, _)| *name == drop_in).map(|(_, text)| text.clone());
     let change = Change::of(&place.join(&drop_in), own, edits);
     drop_ins.retain(|(name, _)| *name != drop_in);

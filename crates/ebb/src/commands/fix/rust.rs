@@ -12,28 +12,29 @@ use super::change::{Change, Proposal, read};
 use crate::exit::{Exit, Failure};
 use ebb_allocators::Allocator;
 use ebb_deploy::fix::manifest::{Crate, Manifest};
-use ebb_deploy::fix::{Wish, source};
+use ebb_deploy::fix::{Desired, source};
 
 /// What the package needs.
-pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, Failure> {
+pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
     let name = args.file.display().to_string();
     let folder = args.file.parent().unwrap_or(Path::new(""));
     let manifest = Manifest::parse(&name, text)?;
-    let wished = Crate::of(wish)?;
+    let desired_crate = Crate::of(desired)?;
     let mut changes = Vec::new();
     let mut before: Vec<Crate> = Vec::new();
     for path in chosen(args, &programs(&manifest, folder))? {
         let source = read(&path)?;
-        let changed = source::fix(&path.display().to_string(), &source, wished, &wish.why)?;
+        let changed =
+            source::fix(&path.display().to_string(), &source, desired_crate, &desired.why)?;
         before.extend(changed.before);
         changes.push(Change::of(&path, Some(source), changed.fixed.edits));
     }
     before.retain(|it| !is_used(folder, *it, &changes));
-    let path = crate_path(args, folder, wished)?;
-    let fixed = manifest.fix(wished, &before, &path, &wish.why)?;
+    let path = crate_path(args, folder, desired_crate)?;
+    let fixed = manifest.fix(desired_crate, &before, &path, &desired.why)?;
     let mut notes = fixed.notes;
     changes.insert(0, Change::of(&args.file, Some(text.to_owned()), fixed.edits));
-    for (variable, value) in &wish.variables {
+    for (variable, value) in &desired.variables {
         // tikv-jemallocator prefixes jemalloc's names, so that it reads another variable.
         let variable = if variable == "MALLOC_CONF" { "_RJEM_MALLOC_CONF" } else { variable };
         notes.push(format!(
@@ -44,7 +45,7 @@ pub(super) fn propose(args: &Args, text: &str, wish: &Wish) -> Result<Proposal, 
         .allocators()
         .iter()
         .map(|it| it.of)
-        .filter(|it| *it != wished && !before.contains(it))
+        .filter(|it| *it != desired_crate && !before.contains(it))
         .map(|it| it.package)
         .collect();
     if !left.is_empty() {
@@ -117,8 +118,8 @@ fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
 }
 
 /// The path of a crate that is not published, as the manifest is to name it.
-fn crate_path(args: &Args, folder: &Path, wished: Crate) -> Result<String, Failure> {
-    if wished.package != Allocator::Ebbmalloc.name() {
+fn crate_path(args: &Args, folder: &Path, desired_crate: Crate) -> Result<String, Failure> {
+    if desired_crate.package != Allocator::Ebbmalloc.name() {
         return Ok(String::new());
     }
     if let Some(path) = &args.crate_path {

@@ -1,4 +1,4 @@
-//! What should be in charge, and what that makes of variables that are set already. Pure.
+//! The allocator that the user wants, and which variables have to change for it. Pure.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,18 +10,18 @@ use crate::check::library::file_name;
 /// Where our library goes: a folder of no distribution's package, and the same for every architecture.
 pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 
-/// What should be in charge, with its settings, and why.
+/// The allocator that the user wants, its settings, and the reason.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Desired {
     /// The allocator; the system's own means that nothing is preloaded.
     pub allocator: Allocator,
     /// Where its library is when the service runs, if the user said so.
     pub library: Option<String>,
-    /// Variables that make it what it should be, `LD_PRELOAD` not among them.
+    /// Its settings as variables, without `LD_PRELOAD`.
     pub variables: BTreeMap<String, String>,
-    /// Whether these are only what we would choose: then what the user has set stays.
-    pub gives_way: bool,
-    /// Why this one: goes on from "the allocator ... because".
+    /// Whether variables that are already set stay: true if these values are only our suggestion.
+    pub keep_existing: bool,
+    /// The reason, to follow "because".
     pub why: String,
 }
 
@@ -38,22 +38,22 @@ pub struct Setting {
 
 /// What has to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct Changes {
     /// The variables, `LD_PRELOAD` first.
     pub settings: Vec<Setting>,
-    /// What stays though it differs, and what went.
+    /// Notes about what stays although it differs, and what was removed.
     pub notes: Vec<String>,
 }
 
-impl Wish {
+impl Desired {
     /// Whether a library has to be there.
     pub fn preloads(&self) -> bool {
         !self.allocator.is_of_libc()
     }
 
-    /// Where the library is, in a system that we do not install it in: ours by a path, others by their names,
-    /// which the loader looks up on every architecture.
-    pub fn library_elsewhere(&self) -> String {
+    /// The entry for `LD_PRELOAD` where `ebb` does not install the library: a path for ebbmalloc, else a name, which the
+    /// loader looks up on every architecture.
+    pub fn preload_entry(&self) -> String {
         self.library.clone().unwrap_or_else(|| match self.allocator {
             Allocator::Ebbmalloc => LIBRARY.to_owned(),
             _ => self.allocator.sonames().first().copied().unwrap_or_default().to_owned(),
@@ -65,17 +65,17 @@ impl Wish {
         std::iter::once("LD_PRELOAD").chain(self.variables.keys().map(String::as_str))
     }
 
-    /// What has to change where `present` tells what is set, with `library` as the loader is to be told.
-    pub fn settle(&self, library: &str, present: &dyn Fn(&str) -> Option<String>) -> Settled {
-        let mut settled = Settled::default();
-        self.preload(library, present("LD_PRELOAD").as_deref(), &mut settled);
+    /// What has to change. `present` returns the value of a variable; `library` is the entry for `LD_PRELOAD`.
+    pub fn changes(&self, library: &str, present: &dyn Fn(&str) -> Option<String>) -> Changes {
+        let mut changes = Changes::default();
+        self.preload(library, present("LD_PRELOAD").as_deref(), &mut changes);
         for (name, value) in &self.variables {
-            self.variable(name, value, present(name), &mut settled);
+            self.variable(name, value, present(name), &mut changes);
         }
-        settled
+        changes
     }
 
-    fn preload(&self, library: &str, present: Option<&str>, settled: &mut Settled) {
+    fn preload(&self, library: &str, present: Option<&str>, changes: &mut Changes) {
         let present = present.unwrap_or_default();
         let known =
             |entry: OsString| Allocator::from_file_name(file_name(&entry.to_string_lossy()));
@@ -104,15 +104,15 @@ impl Wish {
             why += &format!("; {replaced} is removed, because only the first allocator is used");
         }
         let value = value.to_string_lossy().into_owned();
-        settled.settings.push(Setting { name: "LD_PRELOAD".to_owned(), value, why });
+        changes.settings.push(Setting { name: "LD_PRELOAD".to_owned(), value, why });
     }
 
-    fn variable(&self, name: &str, value: &str, present: Option<String>, settled: &mut Settled) {
+    fn variable(&self, name: &str, value: &str, present: Option<String>, changes: &mut Changes) {
         let present = present.filter(|it| !it.is_empty());
         let set = |value: String, why: String| Setting { name: name.to_owned(), value, why };
         let Some(present) = present else {
             let why = format!("its setting: {}", self.why);
-            settled.settings.push(set(value.to_owned(), why));
+            changes.settings.push(set(value.to_owned(), why));
             return;
         };
         let is_list = matches!(self.allocator.settings(), Settings::Variable(own) if own == name);
@@ -121,21 +121,21 @@ impl Wish {
         if missing.is_empty() {
             return;
         }
-        if self.gives_way {
-            settled.notes.push(format!("{name}={present} is kept; ebb fix would set {value}"));
+        if self.keep_existing {
+            changes.notes.push(format!("{name}={present} is kept; ebb fix would set {value}"));
             return;
         }
         if is_list {
             let why = format!("added after the existing settings, so that it wins: {}", self.why);
-            settled.settings.push(set(format!("{present},{}", missing.join(",")), why));
+            changes.settings.push(set(format!("{present},{}", missing.join(",")), why));
         } else {
             let why = format!("replaces {present}: {}", self.why);
-            settled.settings.push(set(value.to_owned(), why));
+            changes.settings.push(set(value.to_owned(), why));
         }
     }
 }
 
-/// Whether a pair is what a list of `key:value` comes to.
+/// Whether a pair is in force in a list of `key:value`: the last value of a key wins.
 fn in_force(list: &str, pair: &str) -> bool {
     let Some((key, _)) = pair.split_once(':') else {
         return list.split(',').any(|it| it == pair);
@@ -148,7 +148,7 @@ fn in_force(list: &str, pair: &str) -> bool {
 mod tests {
     use super::*;
 
-    impl Wish {
+    impl Desired {
         /// One for tests.
         pub fn example(name: &str, variables: &[(&str, &str)]) -> Self {
             let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -156,18 +156,22 @@ mod tests {
                 allocator: Allocator::from_choice(name).unwrap(),
                 library: None,
                 variables: variables.iter().map(owned).collect(),
-                gives_way: false,
+                keep_existing: false,
                 why: "so it was asked".to_owned(),
             }
         }
     }
 
-    fn settled(wish: &Wish, library: &str, present: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn changes(
+        desired: &Desired,
+        library: &str,
+        present: &[(&str, &str)],
+    ) -> Vec<(String, String)> {
         let present = |name: &str| {
             let found = present.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let settings = wish.settle(library, &present).settings;
+        let settings = desired.changes(library, &present).settings;
         settings.into_iter().map(|it| (it.name, it.value)).collect()
     }
 
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn other_libraries_stay_and_other_allocators_go() {
-        let ebbmalloc = Wish::example("ebbmalloc", &[]);
+        let ebbmalloc = Desired::example("ebbmalloc", &[]);
         for (present, expected) in [
             ("", vec![pair("LD_PRELOAD", "/l/libebbmalloc.so")]),
             (
@@ -188,45 +192,45 @@ mod tests {
             ("/elsewhere/libebbmalloc.so", vec![]),
         ] {
             let present = [("LD_PRELOAD", present)];
-            assert_eq!(settled(&ebbmalloc, "/l/libebbmalloc.so", &present), expected);
+            assert_eq!(changes(&ebbmalloc, "/l/libebbmalloc.so", &present), expected);
         }
-        let system = Wish::example("glibc", &[]);
+        let system = Desired::example("glibc", &[]);
         assert_eq!(
-            settled(&system, "", &[("LD_PRELOAD", "libjemalloc.so.2")]),
+            changes(&system, "", &[("LD_PRELOAD", "libjemalloc.so.2")]),
             [pair("LD_PRELOAD", "")]
         );
-        assert_eq!(settled(&system, "", &[("LD_PRELOAD", "a.so")]), []);
+        assert_eq!(changes(&system, "", &[("LD_PRELOAD", "a.so")]), []);
     }
 
     #[test]
     fn settings_are_added_once() {
-        let jemalloc = Wish::example(
+        let jemalloc = Desired::example(
             "jemalloc",
             &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")],
         );
         let with = |present: &str| {
             let present = [("LD_PRELOAD", "libjemalloc.so.2"), ("MALLOC_CONF", present)];
-            settled(&jemalloc, "libjemalloc.so.2", &present)
+            changes(&jemalloc, "libjemalloc.so.2", &present)
         };
         assert_eq!(
             with("dirty_decay_ms:5000"),
             [pair("MALLOC_CONF", "dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000")]
         );
         assert_eq!(with("dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"), []);
-        let gives_way = Wish { gives_way: true, ..jemalloc };
-        let settled =
-            gives_way.settle("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
-        assert!(settled.settings.is_empty());
-        assert!(settled.notes[0].contains("is kept"));
+        let suggested = Desired { keep_existing: true, ..jemalloc };
+        let changes =
+            suggested.changes("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
+        assert!(changes.settings.is_empty());
+        assert!(changes.notes[0].contains("is kept"));
     }
 
     #[test]
     fn a_variable_of_its_own_is_replaced_where_the_trial_says_so() {
-        let glibc = Wish::example("glibc", &[("MALLOC_ARENA_MAX", "2")]);
+        let glibc = Desired::example("glibc", &[("MALLOC_ARENA_MAX", "2")]);
         for (present, settles) in [(None, true), (Some("2"), false), (Some("8"), true)] {
             let present: Vec<_> = present.map(|it| ("MALLOC_ARENA_MAX", it)).into_iter().collect();
             let expected = settles.then(|| pair("MALLOC_ARENA_MAX", "2"));
-            assert_eq!(settled(&glibc, "", &present), Vec::from_iter(expected), "{present:?}");
+            assert_eq!(changes(&glibc, "", &present), Vec::from_iter(expected), "{present:?}");
         }
     }
 }

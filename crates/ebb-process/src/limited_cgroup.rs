@@ -1,9 +1,9 @@
-//! A cgroup of `ebb`'s own, with limits, for the service of one run. The only place that makes cgroups.
+//! Creates a cgroup with limits for the service of one run. No other module creates cgroups.
 //!
 //! Version 1: a folder below that of `ebb` in the hierarchies of the memory and cpu controllers. Version 2: a
 //! folder below or beside that of `ebb`, where the controllers are handed down; in a scope that belongs to
 //! `ebb` alone it moves itself into a leaf first, since a cgroup with processes cannot hand them down.
-//! A folder that was made is removed on drop; it is empty by then, or nearly.
+//! A cgroup is removed on drop; its last processes may still be ending then.
 
 use super::cgroup::Place;
 use std::fs;
@@ -25,9 +25,9 @@ pub struct Limits {
     pub cpus: Option<f64>,
 }
 
-/// Where cgroups with these limits can be made.
+/// Where cgroups with these limits can be created.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct CgroupParent {
     version: u8,
     /// Folders that new cgroups are made in: of memory and of the CPU; one folder in version 2.
     memory: PathBuf,
@@ -37,56 +37,55 @@ pub struct Ground {
 
 /// A cgroup with limits.
 #[derive(Debug)]
-pub struct Enclosure {
+pub struct LimitedCgroup {
     folders: Vec<PathBuf>,
 }
 
 /// What could not be done, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
-pub struct EnclosureError {
+pub struct CgroupError {
     path: PathBuf,
     source: io::Error,
 }
 
-impl Ground {
-    /// Finds a place for the limits and tries it.
-    pub fn find(limits: Limits) -> Result<Ground, EnclosureError> {
-        let own = Place::of(std::process::id() as i32).ok_or_else(|| EnclosureError {
+impl CgroupParent {
+    /// Finds a parent for cgroups with these limits, and creates one to try it.
+    pub fn find(limits: Limits) -> Result<CgroupParent, CgroupError> {
+        let own = Place::of(std::process::id() as i32).ok_or_else(|| CgroupError {
             path: "/sys/fs/cgroup".into(),
             source: io::Error::new(io::ErrorKind::NotFound, "no memory cgroup is mounted here"),
         })?;
         let mut problem = None;
-        for ground in Ground::candidates(&own, limits) {
-            match ground.enclose("probe") {
-                Ok(_) => return Ok(ground),
+        for parent in CgroupParent::candidates(&own, limits) {
+            match parent.create("probe") {
+                Ok(_) => return Ok(parent),
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
         if own.version != 1 {
-            let ground = Ground { version: 2, memory: own.folder.clone(), cpu: None, limits };
-            match hand_down(&own.folder, limits).and_then(|()| ground.enclose("probe").map(|_| ()))
-            {
-                Ok(()) => return Ok(ground),
+            let parent = CgroupParent { version: 2, memory: own.folder.clone(), cpu: None, limits };
+            match hand_down(&own.folder, limits).and_then(|()| parent.create("probe").map(|_| ())) {
+                Ok(()) => return Ok(parent),
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
-        Err(problem.unwrap_or_else(|| EnclosureError {
+        Err(problem.unwrap_or_else(|| CgroupError {
             path: own.folder,
             source: io::ErrorKind::PermissionDenied.into(),
         }))
     }
 
-    /// Where it may go without a change: below `ebb`'s own cgroup, else beside it.
-    fn candidates(own: &Place, limits: Limits) -> Vec<Ground> {
-        let ground = |memory: &Path, cpu: Option<&Path>| Ground {
+    /// Parents that need no change: `ebb`'s own cgroup, else the one above it.
+    fn candidates(own: &Place, limits: Limits) -> Vec<CgroupParent> {
+        let parent = |memory: &Path, cpu: Option<&Path>| CgroupParent {
             version: own.version,
             memory: memory.to_owned(),
             cpu: cpu.map(Path::to_owned),
             limits,
         };
         if own.version == 1 {
-            return vec![ground(&own.folder, own.cpu.as_deref())];
+            return vec![parent(&own.folder, own.cpu.as_deref())];
         }
         let beside = own.folder.parent().filter(|parent| parent.starts_with(&own.mount));
         let handed_down = |folder: &&Path| {
@@ -99,17 +98,17 @@ impl Ground {
             .into_iter()
             .flatten()
             .filter(handed_down)
-            .map(|folder| ground(folder, None))
+            .map(|folder| parent(folder, None))
             .collect()
     }
 
-    /// Makes a cgroup with the limits; `name` is made fit for a file.
-    pub fn enclose(&self, name: &str) -> Result<Enclosure, EnclosureError> {
+    /// Creates a cgroup with the limits. Characters of `name` that are not safe in a file name are replaced.
+    pub fn create(&self, name: &str) -> Result<LimitedCgroup, CgroupError> {
         let safe = |letter: char| {
             if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' }
         };
         let name: String = format!("ebb-{}-{name}", std::process::id()).chars().map(safe).collect();
-        let mut made = Enclosure { folders: Vec::new() };
+        let mut made = LimitedCgroup { folders: Vec::new() };
         if self.limits.memory_bytes.is_some() || self.version != 1 {
             made.add(self.memory.join(&name))?;
         }
@@ -127,7 +126,7 @@ impl Ground {
         if let Some(cpus) = self.limits.cpus {
             let quota = (cpus * PERIOD_US as f64).round() as u64;
             if self.version == 1 {
-                let hierarchy = self.cpu.as_ref().ok_or_else(|| EnclosureError {
+                let hierarchy = self.cpu.as_ref().ok_or_else(|| CgroupError {
                     path: "/sys/fs/cgroup".into(),
                     source: io::Error::new(
                         io::ErrorKind::NotFound,
@@ -153,35 +152,34 @@ fn controllers(limits: Limits) -> Vec<&'static str> {
 }
 
 /// Makes a leaf for this process below its cgroup and hands the controllers down to the others.
-fn hand_down(own: &Path, limits: Limits) -> Result<(), EnclosureError> {
+fn hand_down(own: &Path, limits: Limits) -> Result<(), CgroupError> {
     let leaf = own.join("ebb");
     if !leaf.is_dir() {
-        fs::create_dir(&leaf).map_err(|source| EnclosureError { path: leaf.clone(), source })?;
+        fs::create_dir(&leaf).map_err(|source| CgroupError { path: leaf.clone(), source })?;
     }
     write(&leaf.join("cgroup.procs"), "0")?;
     let all: Vec<String> = controllers(limits).iter().map(|name| format!("+{name}")).collect();
     write(&own.join("cgroup.subtree_control"), &all.join(" "))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), EnclosureError> {
-    fs::write(path, text).map_err(|source| EnclosureError { path: path.to_owned(), source })
+fn write(path: &Path, text: &str) -> Result<(), CgroupError> {
+    fs::write(path, text).map_err(|source| CgroupError { path: path.to_owned(), source })
 }
 
-impl Enclosure {
-    fn add(&mut self, folder: PathBuf) -> Result<(), EnclosureError> {
-        fs::create_dir(&folder)
-            .map_err(|source| EnclosureError { path: folder.clone(), source })?;
+impl LimitedCgroup {
+    fn add(&mut self, folder: PathBuf) -> Result<(), CgroupError> {
+        fs::create_dir(&folder).map_err(|source| CgroupError { path: folder.clone(), source })?;
         self.folders.push(folder);
         Ok(())
     }
 
-    /// The files that a process writes `0` into to enter.
-    pub fn doors(&self) -> Vec<PathBuf> {
+    /// Its `cgroup.procs` files: a process enters by writing `0` to each.
+    pub fn procs_files(&self) -> Vec<PathBuf> {
         self.folders.iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 }
 
-impl Drop for Enclosure {
+impl Drop for LimitedCgroup {
     fn drop(&mut self) {
         let deadline = Instant::now() + LEAVING_LIMIT;
         for folder in &self.folders {
@@ -215,18 +213,18 @@ mod tests {
     fn version_2_goes_where_the_controllers_are_handed_down() {
         let mount = tempfile::tempdir().unwrap();
         let own = place(mount.path(), "user/app");
-        assert!(Ground::candidates(&own, LIMITS).is_empty());
+        assert!(CgroupParent::candidates(&own, LIMITS).is_empty());
         fs::write(mount.path().join("user/cgroup.subtree_control"), "cpu memory pids\n").unwrap();
-        let beside = Ground::candidates(&own, LIMITS);
+        let beside = CgroupParent::candidates(&own, LIMITS);
         assert_eq!(beside.len(), 1);
-        let made = beside[0].enclose("a/b").unwrap();
+        let made = beside[0].create("a/b").unwrap();
         let folder = made.folders[0].clone();
         assert_eq!(folder.parent(), Some(mount.path().join("user").as_path()));
         assert!(!folder.to_string_lossy().contains("a/b"));
         assert_eq!(read(folder.join("memory.max")), "64000000");
         assert_eq!(read(folder.join("memory.swap.max")), "0");
         assert_eq!(read(folder.join("cpu.max")), "50000 100000");
-        assert_eq!(made.doors(), [folder.join("cgroup.procs")]);
+        assert_eq!(made.procs_files(), [folder.join("cgroup.procs")]);
     }
 
     #[test]
@@ -240,15 +238,16 @@ mod tests {
 
     #[test]
     fn what_is_not_allowed_names_the_file() {
-        let ground = Ground { version: 1, memory: "/proc/self".into(), cpu: None, limits: LIMITS };
-        let message = ground.enclose("x").unwrap_err().to_string();
+        let parent =
+            CgroupParent { version: 1, memory: "/proc/self".into(), cpu: None, limits: LIMITS };
+        let message = parent.create("x").unwrap_err().to_string();
         assert!(message.starts_with("/proc/self/ebb-"), "{message}");
     }
 
     #[test]
-    fn an_enclosure_is_gone_when_it_is_dropped() {
+    fn a_cgroup_is_gone_when_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
-        let mut made = Enclosure { folders: Vec::new() };
+        let mut made = LimitedCgroup { folders: Vec::new() };
         made.add(dir.path().join("one")).unwrap();
         drop(made);
         assert!(!dir.path().join("one").exists());

@@ -1,11 +1,11 @@
-//! What all runs of a trial have in common, what one run stands on (its folder, ports, names and environment, and the
-//! processes it starts), and why it does not come to its end.
+//! The settings of a trial that all its runs share ([`TrialContext`]); the folder, ports, variables and environment of one
+//! run ([`RunContext`]), which starts its processes; and why a run fails ([`RunError`]).
 
 use crate::interrupt::{Groups, Interrupt};
 use crate::launch::{Launch, Process};
 use crate::logs::Logs;
 use crate::results::{Metric, Run};
-use crate::sampler::{Enclosures, Observer};
+use crate::sampler::{Observer, RunCgroups};
 use crate::schedule::Step;
 use crate::template::{self, Values};
 use crate::variant::Prepared;
@@ -20,16 +20,16 @@ use std::time::Duration;
 const FIRST_PORT: u16 = 10_240;
 
 /// What all runs of a trial have in common.
-pub struct Stage<'a> {
+pub struct TrialContext<'a> {
     /// The workload.
     pub workload: &'a Workload,
     /// The phases in order.
     pub steps: &'a [Step],
-    /// Looks at the processes.
+    /// Reads the processes.
     pub observer: Arc<dyn Observer>,
     /// Set when the user interrupts the trial.
     pub interrupt: Interrupt,
-    /// What to kill when asked twice.
+    /// Process groups to kill at the second interrupt.
     pub groups: Groups,
     /// The memory metric that is compared.
     pub metric: Metric,
@@ -37,13 +37,13 @@ pub struct Stage<'a> {
     pub interval: Duration,
     /// Where the logs go.
     pub logs: &'a Logs,
-    /// Makes the place of limits for each run, where there are limits.
-    pub enclosures: Option<&'a dyn Enclosures>,
+    /// Creates a cgroup with the trial's limits for each run, if there are limits.
+    pub cgroups: Option<&'a dyn RunCgroups>,
 }
 
-/// Why a run did not come to its end.
-pub(super) enum End {
-    /// With what the process wrote last.
+/// Why a run did not complete.
+pub(super) enum RunError {
+    /// With the last lines that the process wrote.
     Failed {
         reason: String,
         last_lines: Vec<String>,
@@ -52,26 +52,26 @@ pub(super) enum End {
     Interrupted,
 }
 
-impl From<String> for End {
-    fn from(reason: String) -> End {
-        End::Failed { reason, last_lines: Vec::new() }
+impl From<String> for RunError {
+    fn from(reason: String) -> RunError {
+        RunError::Failed { reason, last_lines: Vec::new() }
     }
 }
 
-/// Adds what a reader should know, once.
+/// Adds a note to the results of a run, once.
 pub(crate) fn note(record: &mut Run, text: String) {
     if !record.notes.contains(&text) {
         record.notes.push(text);
     }
 }
 
-/// What a process of the run ended with.
-pub(super) fn failed(reason: String, process: &Process) -> End {
-    End::Failed { reason, last_lines: process.last_lines() }
+/// A failure of the run with the last lines of `process`.
+pub(super) fn failed(reason: String, process: &Process) -> RunError {
+    RunError::Failed { reason, last_lines: process.last_lines() }
 }
 
-/// The places, ports and names of one run.
-pub struct Scene<'a> {
+/// The folder, ports, variables and environment of one run.
+pub struct RunContext<'a> {
     pub(super) workload: &'a Workload,
     pub(super) values: Values,
     pub(super) env: BTreeMap<String, String>,
@@ -82,18 +82,19 @@ pub struct Scene<'a> {
     pub(super) logs: PathBuf,
 }
 
-impl<'a> Scene<'a> {
-    pub(super) fn set(
-        stage: &Stage<'a>,
+impl<'a> RunContext<'a> {
+    pub(super) fn create(
+        trial: &TrialContext<'a>,
         variant: &Prepared,
         repetition: u32,
         run_mark: String,
-    ) -> Result<(Scene<'a>, tempfile::TempDir), End> {
-        let workload = stage.workload;
-        let system = |error: std::io::Error| End::from(format!("the folder of the run: {error}"));
+    ) -> Result<(RunContext<'a>, tempfile::TempDir), RunError> {
+        let workload = trial.workload;
+        let system =
+            |error: std::io::Error| RunError::from(format!("the folder of the run: {error}"));
         let dir = tempfile::Builder::new().prefix("ebb-").tempdir().map_err(system)?;
         let logs =
-            stage.logs.folder().join(format!("{}-{repetition}", file_name(&variant.spec.name)));
+            trial.logs.folder().join(format!("{}-{repetition}", file_name(&variant.spec.name)));
         std::fs::create_dir_all(&logs).map_err(system)?;
         let mut values = workload.vars();
         values.insert("dir".into(), dir.path().display().to_string());
@@ -107,19 +108,19 @@ impl<'a> Scene<'a> {
         if let Ok(program) = std::env::current_exe() {
             values.insert("ebb".into(), program.display().to_string());
         }
-        let mut scene = Scene {
+        let mut context = RunContext {
             workload,
             env: BTreeMap::new(),
             values,
             run_mark,
-            groups: stage.groups.clone(),
-            interrupt: stage.interrupt.clone(),
+            groups: trial.groups.clone(),
+            interrupt: trial.interrupt.clone(),
             logs,
         };
         for name in names.iter().map(String::as_str).chain(["dir", "workload", "variant"]) {
-            scene.export(name);
+            context.export(name);
         }
-        Ok((scene, dir))
+        Ok((context, dir))
     }
 
     /// Gives a value to the commands as EBB_NAME.
@@ -172,8 +173,8 @@ impl<'a> Scene<'a> {
     pub(super) fn start_service(
         &self,
         variant: &Prepared,
-        doors: &[PathBuf],
-    ) -> Result<Process, End> {
+        procs_files: &[PathBuf],
+    ) -> Result<Process, RunError> {
         let service = &self.workload.service;
         let command = variant.spec.command.as_ref().unwrap_or(&service.command);
         let mut env = self.env.clone();
@@ -196,7 +197,7 @@ impl<'a> Scene<'a> {
         let command = template::fill_all(command, &self.values)?;
         let (name, log) = ("the service".to_owned(), self.logs.join("service.log"));
         let launch = Launch::new(name, command, &cwd, &env, &self.run_mark, log);
-        Ok(Launch { doors, ..launch }.start(&self.groups)?)
+        Ok(Launch { procs_files, ..launch }.start(&self.groups)?)
     }
 }
 

@@ -35,7 +35,7 @@ impl<F: Fn(&str) -> Option<String>> Context for F {
 }
 
 /// How the image asks for an allocator.
-pub(super) struct Asked {
+pub(super) struct Request {
     /// What `LD_PRELOAD` holds, or the name given to `ebb run`.
     pub(super) text: String,
     pub(super) line: usize,
@@ -49,9 +49,9 @@ impl Image<'_> {
     }
 
     /// How the image asks for an allocator; where it does not, why not.
-    pub(super) fn asked(&self) -> (Option<Asked>, Vec<Finding>) {
+    pub(super) fn request(&self) -> (Option<Request>, Vec<Finding>) {
         let start = self.start.as_ref();
-        let by_start = |text: &str, start: &Start| Asked {
+        let by_start = |text: &str, start: &Start| Request {
             text: text.to_owned(),
             line: start.line,
             by_shell: true,
@@ -69,7 +69,7 @@ impl Image<'_> {
                 let what = format!("{by} starts the service without the LD_PRELOAD that ENV sets");
                 Some(self.at(start.line, Id::EnvironmentDropped, what))
             });
-            return (Some(Asked { text, line, by_shell: false }), dropped.into_iter().collect());
+            return (Some(Request { text, line, by_shell: false }), dropped.into_iter().collect());
         }
         if let Some(start) = start
             && let Some(text) = start.assigned("LD_PRELOAD")
@@ -77,8 +77,8 @@ impl Image<'_> {
             return (Some(by_start(text, start)), Vec::new());
         }
         match self.script() {
-            Some((asked, finding)) => (asked, vec![finding]),
-            None => (None, vec![self.nobody_asks()]),
+            Some((request, finding)) => (request, vec![finding]),
+            None => (None, vec![self.not_requested()]),
         }
     }
 
@@ -123,7 +123,7 @@ impl Image<'_> {
     }
 
     /// A script of the build context that sets the variable.
-    fn script(&self) -> Option<(Option<Asked>, Finding)> {
+    fn script(&self) -> Option<(Option<Request>, Finding)> {
         let copies = self.chain.iter().flat_map(|stage| &stage.copies);
         let (copy, source, set) = copies.filter(|it| it.value.from.is_none()).find_map(|copy| {
             copy.value.sources.iter().find_map(|source| {
@@ -139,8 +139,8 @@ impl Image<'_> {
                      programs without it"
                 );
                 let finding = self.at(start.line, Id::EntrypointBypassed, what).as_note();
-                let asked = Asked { text: set.value, line: copy.line, by_shell: true };
-                return Some((Some(asked), finding));
+                let request = Request { text: set.value, line: copy.line, by_shell: true };
+                return Some((Some(request), finding));
             }
             Some(start) if start.names(&to) => {
                 let what = format!("{to} sets LD_PRELOAD without `export`, so no program gets it");
@@ -155,7 +155,7 @@ impl Image<'_> {
     }
 
     /// Nothing names the variable where it counts; perhaps something does where it does not.
-    fn nobody_asks(&self) -> Finding {
+    fn not_requested(&self) -> Finding {
         let in_build = |what: &str, line| {
             let what = format!("LD_PRELOAD is set by {what}, which ends with the build");
             self.at(line, Id::BuildTimeOnly, what)

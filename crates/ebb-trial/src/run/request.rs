@@ -1,10 +1,10 @@
-//! Questions to a running service: is it ready, trim, tell the live heap.
+//! Requests to a running service: readiness checks, a trim, the size of its live heap.
 //!
 //! Used by `run`. HTTP goes to this machine, without TLS and without a proxy.
 
-use super::scene::Scene;
+use super::context::RunContext;
 use crate::launch::{self, Process};
-use crate::workload::{Ask, Ready};
+use crate::workload::{Ready, Request};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const READY_STEP: Duration = Duration::from_millis(50);
 /// One look may take this long.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// A trim or a question for the live heap may take this long.
-const ASK_LIMIT: Duration = Duration::from_secs(60);
+/// A trim or a request for the live heap may take this long.
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until `process` is ready; the message says why it is not.
 pub fn until_ready(
-    scene: &Scene,
+    context: &RunContext,
     ready: &Ready,
     process: &mut Process,
     limit: Duration,
@@ -43,10 +43,10 @@ pub fn until_ready(
                 let matches = process.all_output().lines().any(|line| pattern.is_match(line));
                 matches.then_some(()).ok_or("no line of its output matches".to_owned())
             }
-            (None, Ready::Http(url)) => http(&scene.fill(url)?, "GET", LOOK_LIMIT).map(|_| ()),
-            (None, Ready::Tcp(address)) => connect(&scene.fill(address)?),
+            (None, Ready::Http(url)) => http(&context.fill(url)?, "GET", LOOK_LIMIT).map(|_| ()),
+            (None, Ready::Tcp(address)) => connect(&context.fill(address)?),
             (None, Ready::Command(command)) => {
-                scene.run_to_end("the readiness check", command, LOOK_LIMIT).map(|_| ())
+                context.run_to_end("the readiness check", command, LOOK_LIMIT).map(|_| ())
             }
             (None, Ready::Line(_)) => unreachable!("a line has a pattern"),
         };
@@ -54,7 +54,8 @@ pub fn until_ready(
             Ok(()) => return Ok(()),
             Err(reason) => last = reason,
         }
-        if scene.interrupt.wait_for(READY_STEP, || None::<()>).is_none() && scene.interrupt.is_set()
+        if context.interrupt.wait_for(READY_STEP, || None::<()>).is_none()
+            && context.interrupt.is_set()
         {
             return Err("interrupted".into());
         }
@@ -62,11 +63,11 @@ pub fn until_ready(
     Err(format!("{} was not ready after {} s: {last}", process.name, limit.as_secs_f64()))
 }
 
-/// Whether somebody answers already where the service is going to; the message says who is to go.
-pub fn unoccupied(scene: &Scene, ready: &Ready) -> Result<(), String> {
+/// Fails if another program answers at the address that the service is going to use.
+pub fn check_address_free(context: &RunContext, ready: &Ready) -> Result<(), String> {
     let address = match ready {
         Ready::Http(url) => {
-            let url = scene.fill(url)?;
+            let url = context.fill(url)?;
             match url.parse::<ureq::http::Uri>() {
                 Ok(uri) => match uri.host() {
                     Some(host) => format!("{host}:{}", uri.port_u16().unwrap_or(80)),
@@ -75,7 +76,7 @@ pub fn unoccupied(scene: &Scene, ready: &Ready) -> Result<(), String> {
                 Err(error) => return Err(format!("ready: {url}: {error}")),
             }
         }
-        Ready::Tcp(address) => scene.fill(address)?,
+        Ready::Tcp(address) => context.fill(address)?,
         Ready::Command(_) | Ready::Line(_) => return Ok(()),
     };
     match connect(&address) {
@@ -100,13 +101,19 @@ fn connect(address: &str) -> Result<(), String> {
     Err(problem)
 }
 
-/// Asks, and gives the answer's text.
-pub fn ask(scene: &Scene, ask: &Ask, default_method: &str) -> Result<String, String> {
-    match (&ask.http, &ask.command) {
-        (Some(url), _) => {
-            http(&scene.fill(url)?, ask.method.as_deref().unwrap_or(default_method), ASK_LIMIT)
-        }
-        (None, Some(command)) => scene.run_to_end("the command", command, ASK_LIMIT),
+/// Sends a request and returns the text of the answer.
+pub fn send(
+    context: &RunContext,
+    request: &Request,
+    default_method: &str,
+) -> Result<String, String> {
+    match (&request.http, &request.command) {
+        (Some(url), _) => http(
+            &context.fill(url)?,
+            request.method.as_deref().unwrap_or(default_method),
+            REQUEST_LIMIT,
+        ),
+        (None, Some(command)) => context.run_to_end("the command", command, REQUEST_LIMIT),
         (None, None) => Err("http or command is required".into()),
     }
 }
@@ -123,7 +130,7 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
         .map_err(|error| format!("it did not answer {{\"live_bytes\": N}}: {error}"))
 }
 
-/// Asks an address; what is no 2xx answer is an error.
+/// Sends an HTTP request. An answer outside 2xx is an error.
 pub(super) fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
     let agent = ureq::Agent::new_with_config(
         ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build(),
