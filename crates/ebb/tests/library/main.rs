@@ -183,8 +183,8 @@ fn an_inner_run_takes_the_library_of_the_outer_one() {
     let bare = bare!();
     let inner =
         "$EBB run sh -c 'grep libebbmalloc /proc/self/maps | cut -d: -f3 | sort -u | wc -l'";
-    let outer = format!("unset HOME; export EBB; $EBB run sh -c \"$INNER\"");
-    let output = output(bare.shell(&outer).env("INNER", inner));
+    let outer = "unset HOME; export EBB; $EBB run sh -c \"$INNER\"";
+    let output = output(bare.shell(outer).env("INNER", inner));
     assert_eq!(stdout(&output), "1", "one copy: {}", stderr(&output));
 }
 
