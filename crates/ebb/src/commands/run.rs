@@ -107,7 +107,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
     })?;
     if let Some(library) = choice.library() {
         refuse(&program)?;
-        note_carried(&library.path);
+        terminal::note_carried(&library.path);
     }
     let change =
         Environment::of(&choice, &args.conf, |name| environment.get(OsStr::new(name)).cloned())?;
@@ -129,13 +129,6 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
     };
     arguments.extend(rest.iter().cloned());
     Ok(Start { file, arguments, environment, allocator, choice })
-}
-
-/// Names the library where it is the one that `ebb` carries.
-pub(super) fn note_carried(path: &Path) {
-    if let Some(placed) = ebb_process::carried::placed_at(path) {
-        terminal::warn(&format!("note: ebbmalloc is the one that ebb carries: {placed}"));
-    }
 }
 
 /// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
