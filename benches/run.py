@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="A,B", help="the same as KIND, in one word")
     parser.add_argument("--quick", action="store_true", help="less than six minutes: few rows, directions only")
     parser.add_argument("--repeat", type=int, metavar="N", help="of every run (5; with --quick 2)")
-    parser.add_argument("--minutes", type=float, help="of each kind: no run begins later; the tables are of what there is")
+    parser.add_argument("--minutes", type=float, help="per kind: no run begins later; the tables have the runs that are complete")
     parser.add_argument(
         "--lanes", type=int, help="runs at a time in return, generator and python, which mostly sleep (1; with --quick 2)"
     )

@@ -4,7 +4,7 @@ use super::findings::{LEAST_BYTES, megabytes};
 use super::ledger::{has_all_heaps, owners};
 use super::next;
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
-use crate::facts::growth::{Company, Growth, Point, Series, Trend};
+use crate::facts::growth::{Growth, LoadDependence, Point, Series, Trend};
 use ebb_process::snapshot::{Runtime, Snapshot};
 use ebb_statistics::slope::{self, End, Slope};
 
@@ -56,19 +56,19 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
         .filter(|trend| trend.grows && trend.series != Series::Total)
         .filter(|trend| trend.series != Series::Held || is_held(trend.to, &points))
         .max_by_key(|trend| trend.to.saturating_sub(trend.from));
-    let company = growing.map(|trend| company(trend.series, &points));
+    let dependence = growing.map(|trend| load_dependence(trend.series, &points));
     let verdict = verdict(
-        &Course {
+        &Evidence {
             trends: &trends,
             points: &points,
             last: &last,
-            who: super::verdict::who(&last.snapshot),
+            who: super::verdict::target_name(&last.snapshot),
             seconds: points.last().map_or(0.0, |point| point.at_s),
         },
         growing,
-        company,
+        dependence,
     );
-    Growth { verdict, trends, company, points, last }
+    Growth { verdict, trends, company: dependence, points, last }
 }
 
 /// Whether so much held memory is a reason for a verdict.
@@ -120,7 +120,7 @@ fn least_growth(from: f64) -> f64 {
 }
 
 /// Whether a growth goes with work: the growth in windows with work against that in those without.
-fn company(series: Series, points: &[Point]) -> Company {
+fn load_dependence(series: Series, points: &[Point]) -> LoadDependence {
     let span = points.last().map_or(0.0, |point| point.at_s);
     let mut windows: Vec<Vec<&Point>> = vec![Vec::new(); slope::WINDOWS];
     for point in points {
@@ -139,7 +139,7 @@ fn company(series: Series, points: &[Point]) -> Company {
         .collect();
     let busiest = steps.iter().map(|(seconds, cpu, _)| cpu / seconds).fold(0.0, f64::max);
     if busiest < NO_WORK {
-        return Company::NoLoad;
+        return LoadDependence::NoLoad;
     }
     let (idle, busy): (Vec<_>, Vec<_>) =
         steps.iter().partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
@@ -150,14 +150,18 @@ fn company(series: Series, points: &[Point]) -> Company {
     };
     // One window may only be a change between both.
     if idle.len() < 2 {
-        return Company::AlwaysLoad;
+        return LoadDependence::AlwaysLoad;
     }
     let (with, without) = (rate(&busy), rate(&idle));
-    if without < 0.1 * with { Company::OnlyWithLoad } else { Company::WithAndWithoutLoad }
+    if without < 0.1 * with {
+        LoadDependence::OnlyWithLoad
+    } else {
+        LoadDependence::WithAndWithoutLoad
+    }
 }
 
 /// What a verdict rests on.
-struct Course<'a> {
+struct Evidence<'a> {
     trends: &'a [Trend],
     points: &'a [Point],
     last: &'a Diagnosis,
@@ -165,20 +169,24 @@ struct Course<'a> {
     seconds: f64,
 }
 
-fn verdict(course: &Course, growing: Option<&Trend>, company: Option<Company>) -> Verdict {
-    let (who, seconds) = (&course.who, course.seconds);
-    let Some(total) = course.trends.iter().find(|trend| trend.series == Series::Total) else {
+fn verdict(
+    evidence: &Evidence,
+    growing: Option<&Trend>,
+    dependence: Option<LoadDependence>,
+) -> Verdict {
+    let (who, seconds) = (&evidence.who, evidence.seconds);
+    let Some(total) = evidence.trends.iter().find(|trend| trend.series == Series::Total) else {
         let sentence = format!("Not enough evidence: {who} could not be read.");
         return undecided(sentence, None);
     };
     match (total.slope, growing) {
-        (None, _) => course.too_few(),
-        (Some(slope), None) => course.not_growing(total, slope),
+        (None, _) => evidence.too_few(),
+        (Some(slope), None) => evidence.not_growing(total, slope),
         (Some(_), Some(trend)) => {
-            let (kind, what) = kind_of(trend.series, &course.last.snapshot);
+            let (kind, what) = kind_of(trend.series, &evidence.last.snapshot);
             let main = match trend.series {
                 Series::Live => Some(Cause::Live),
-                Series::Held => course.last.verdict.main,
+                Series::Held => evidence.last.verdict.main,
                 Series::Shared => Some(Cause::SharedMemory),
                 Series::Other | Series::Total => Some(Cause::Anonymous),
             };
@@ -187,13 +195,13 @@ fn verdict(course: &Course, growing: Option<&Trend>, company: Option<Company>) -
                 "{what} of {who} grows: {} MB in {}, {rate}{}.",
                 growth_mb(trend),
                 time(seconds),
-                company.map_or("", with)
+                dependence.map_or("", with)
             );
             let next = match trend.series {
                 // Held memory has no stack that allocates it.
-                Series::Held => next::give_back(main, &course.last.snapshot),
-                Series::Shared => next::shared(&course.last.snapshot),
-                _ => find_the_stack(&course.last.snapshot),
+                Series::Held => next::give_back(main, &evidence.last.snapshot),
+                Series::Shared => next::shared(&evidence.last.snapshot),
+                _ => find_the_stack(&evidence.last.snapshot),
             };
             Verdict { kind, main, sentence, next: Some(next) }
         }
@@ -228,7 +236,7 @@ fn undecided(sentence: String, next: Option<String>) -> Verdict {
     Verdict { kind: VerdictKind::NotEnoughEvidence, main: None, sentence, next }
 }
 
-impl Course<'_> {
+impl Evidence<'_> {
     /// Nothing can be concluded yet; `enough` is the time that would do.
     fn too_short(&self, why: &str, enough: f64) -> Verdict {
         let enough = rounded((enough * MARGIN).max(SHORTEST));
@@ -373,12 +381,12 @@ fn rate(slope: Slope) -> String {
     )
 }
 
-fn with(company: Company) -> &'static str {
-    match company {
-        Company::OnlyWithLoad => ", with load only, and not while idle",
-        Company::WithAndWithoutLoad => ", with load and without",
-        Company::AlwaysLoad => ", under load all the time",
-        Company::NoLoad => ", without load",
+fn with(dependence: LoadDependence) -> &'static str {
+    match dependence {
+        LoadDependence::OnlyWithLoad => ", with load only, and not while idle",
+        LoadDependence::WithAndWithoutLoad => ", with load and without",
+        LoadDependence::AlwaysLoad => ", under load all the time",
+        LoadDependence::NoLoad => ", without load",
     }
 }
 

@@ -103,7 +103,8 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
             }
             let heaps: u64 = lines.iter().map(|(_, bytes)| bytes).sum();
             let beside = anywhere.pss.saturating_sub(heaps);
-            let unread = scaled(unread_beside(process), anywhere.pss, anywhere.rss).min(beside);
+            let unread =
+                scaled(unread_outside_heaps(process), anywhere.pss, anywhere.rss).min(beside);
             lines.push((Cause::UnreadHeap, unread));
             lines.push((Cause::Anonymous, beside - unread));
             lines
@@ -128,7 +129,7 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
 }
 
 /// The most that allocators may have of the memory that no reader found.
-fn unread_beside(process: &Process) -> u64 {
+fn unread_outside_heaps(process: &Process) -> u64 {
     match (process.hidden.is_empty(), &process.heap) {
         (false, _) => u64::MAX,
         (true, Some(heap)) => heap.missing,

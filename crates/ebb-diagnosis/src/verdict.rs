@@ -134,7 +134,7 @@ fn sentence(
     whole: u64,
     groups: Groups,
 ) -> String {
-    let who = who(snapshot);
+    let who = target_name(snapshot);
     let doubt = match groups.unknown as f64 >= NOTED * whole as f64 && groups.unknown > 0 {
         true => format!(" {} MB more could not be identified.", megabytes(groups.unknown)),
         false => String::new(),
@@ -209,7 +209,7 @@ fn has_ended(snapshot: &Snapshot) -> bool {
 }
 
 /// What to call the target.
-pub(super) fn who(snapshot: &Snapshot) -> String {
+pub(super) fn target_name(snapshot: &Snapshot) -> String {
     match (snapshot.target.kind, snapshot.processes.as_slice()) {
         (TargetKind::Cgroup, processes) => {
             format!("{} ({} processes)", snapshot.target.asked, processes.len())

@@ -52,7 +52,7 @@ const fn bit(signal: i32) -> u64 {
 
 /// A thread that was led into the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entered {
+pub struct EnteredThread {
     /// How long it stood still.
     pub stopped: Duration,
     /// The signals that it blocks until it is restored.
@@ -95,7 +95,7 @@ pub struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Makes it. To be called on a thread of its own, which ends with it.
-    pub fn make(&self) -> Result<Entered, Left> {
+    pub fn make(&self) -> Result<EnteredThread, Left> {
         let tracee = Tracee::seize(self.tid).map_err(|errno| match Left::from(errno) {
             Left::Refused if task::has_ended(self.target.pid(), self.tid) => Left::Gone,
             left => left,
@@ -164,7 +164,7 @@ impl Attempt<'_> {
                     match place::find(registers, begun, self.target.pid()) {
                         Found::Here(place) => return self.enter(tracee, &place, stopped, mark),
                         Found::Not => {
-                            return self.leave(tracee, place::mended(&registers), Left::NoPlace);
+                            return self.leave(tracee, place::restarted(&registers), Left::NoPlace);
                         }
                         Found::AtItsEnd => Since::Ending,
                         Found::AtTheNext => Since::Running,
@@ -196,20 +196,20 @@ impl Attempt<'_> {
         place: &Place,
         stopped: Duration,
         mark: Instant,
-    ) -> Result<Entered, Left> {
+    ) -> Result<EnteredThread, Left> {
         match self.prepare(&tracee, place) {
             Ok((registers, mask)) => {
                 tracee.set_registers(registers)?;
                 tracee.set_mask(mask)?;
                 tracee.release(None)?;
-                Ok(Entered {
+                Ok(EnteredThread {
                     stopped: stopped + mark.elapsed(),
                     mask,
                     call: place.call,
                     is_called_again: place.is_called_again,
                 })
             }
-            Err(left) => self.leave(tracee, place.mended, left),
+            Err(left) => self.leave(tracee, place.restarted, left),
         }
     }
 
@@ -218,13 +218,13 @@ impl Attempt<'_> {
     fn leave(
         &self,
         tracee: Tracee,
-        mended: Option<user_regs_struct>,
+        restarted: Option<user_regs_struct>,
         left: Left,
-    ) -> Result<Entered, Left> {
-        if let Some(mended) = mended {
+    ) -> Result<EnteredThread, Left> {
+        if let Some(restarted) = restarted {
             let pending = task::status(self.target.pid(), self.tid)?.pending;
             if pending & !tracee.mask()? == 0 {
-                tracee.set_registers(mended)?;
+                tracee.set_registers(restarted)?;
             }
         }
         tracee.release(None)?;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use ebb_inspect::{Target, Unreadable, permission};
 use nix::errno::Errno;
 
-use crate::attempt::{Attempt, Entered};
+use crate::attempt::{Attempt, EnteredThread};
 use crate::function::Function;
 use crate::refusal::{Left, NotCalled, Unfit};
-use crate::task::{self, Doing};
+use crate::task::{self, Activity};
 use crate::waits::Wait;
 
 /// Between two rounds, and what it doubles up to.
@@ -54,13 +54,13 @@ pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<
         let mut left = Vec::new();
         let candidates = candidates(target, &mut left)?;
         let mut rest = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
-        for (_, tid, doing) in candidates {
+        for (_, tid, activity) in candidates {
             attempts += 1;
             // Each of those that are left gets an equal part of the time that is.
             let part = until.saturating_duration_since(Instant::now()) / rest.max(1);
             let part_ends = Instant::now() + part.max(SHORTEST_ATTEMPT);
             rest -= 1;
-            match attempt(target, function, tid, doing, part_ends) {
+            match attempt(target, function, tid, activity, part_ends) {
                 Ok(entered) => {
                     return Ok(Called {
                         tid,
@@ -135,14 +135,17 @@ fn shares_memory(pid: i32, parent: i32) -> bool {
 }
 
 /// The threads that may come to a good place, the best first; why others do not goes to `left`.
-fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, Doing)>, NotCalled> {
+fn candidates(
+    target: &Target,
+    left: &mut Vec<String>,
+) -> Result<Vec<(u8, i32, Activity)>, NotCalled> {
     let pid = target.pid();
     let mut found = Vec::new();
     for tid in task::all(pid)? {
-        match task::doing(target, tid) {
-            Ok(doing) => match (rank(doing), doing) {
-                (Some(rank), _) => found.push((rank, tid, doing)),
-                (None, Doing::Waiting(call)) => {
+        match task::activity(target, tid) {
+            Ok(activity) => match (rank(activity), activity) {
+                (Some(rank), _) => found.push((rank, tid, activity)),
+                (None, Activity::Waiting(call)) => {
                     left.push(format!("thread {tid}: it waits in system call {}", call.number));
                 }
                 (None, _) => left.push(format!("thread {tid}: it waits for something else")),
@@ -157,9 +160,9 @@ fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, D
 }
 
 /// Lower is better; nothing for a thread that is in no good place and does not leave it.
-fn rank(doing: Doing) -> Option<u8> {
-    match doing {
-        Doing::Waiting(call) => match call.wait() {
+fn rank(activity: Activity) -> Option<u8> {
+    match activity {
+        Activity::Waiting(call) => match call.wait() {
             // These fail when they are stopped; if we were killed at that moment they would.
             Wait::Endless if call.is_brittle() => Some(2),
             Wait::Endless => Some(0),
@@ -167,8 +170,8 @@ fn rank(doing: Doing) -> Option<u8> {
             Wait::Brittle(_) => Some(4),
             Wait::Other => None,
         },
-        Doing::Running => Some(1),
-        Doing::Elsewhere => None,
+        Activity::Running => Some(1),
+        Activity::Other => None,
     }
 }
 
@@ -176,11 +179,11 @@ fn attempt(
     target: &Target,
     function: &Function,
     tid: i32,
-    doing: Doing,
+    activity: Activity,
     until: Instant,
-) -> Result<Entered, Left> {
-    let waits_since = match doing {
-        Doing::Waiting(call) if matches!(call.wait(), Wait::Brittle(_)) => {
+) -> Result<EnteredThread, Left> {
+    let waits_since = match activity {
+        Activity::Waiting(call) if matches!(call.wait(), Wait::Brittle(_)) => {
             Some(next_wait(target.pid(), tid, until)?)
         }
         _ => None,
@@ -208,7 +211,11 @@ fn next_wait(pid: i32, tid: i32, until: Instant) -> Result<Instant, Left> {
 }
 
 /// Waits until the thread has been restored: the kernel gives it back its signal mask then, and at no other time.
-fn come_back(target: &Target, tid: i32, entered: &Entered) -> Result<Option<Duration>, NotCalled> {
+fn come_back(
+    target: &Target,
+    tid: i32,
+    entered: &EnteredThread,
+) -> Result<Option<Duration>, NotCalled> {
     let begin = Instant::now();
     while begin.elapsed() < WATCHED_FOR {
         match task::status(target.pid(), tid) {

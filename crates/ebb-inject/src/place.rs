@@ -31,7 +31,7 @@ pub struct Place {
     /// Whether that is called again.
     pub is_called_again: bool,
     /// The registers with which it is let go if it is not led elsewhere, where they are others than it has.
-    pub mended: Option<user_regs_struct>,
+    pub restarted: Option<user_regs_struct>,
 }
 
 impl Place {
@@ -41,7 +41,7 @@ impl Place {
             call: registers.orig_rax.cast_signed(),
             registers,
             is_called_again: false,
-            mended: None,
+            restarted: None,
         }
     }
 
@@ -56,7 +56,7 @@ impl Place {
             registers: before,
             call: registers.orig_rax.cast_signed(),
             is_called_again: true,
-            mended: mended(&registers).map(|_| before),
+            restarted: restarted(&registers).map(|_| before),
         }
     }
 }
@@ -109,7 +109,7 @@ fn before(registers: &user_regs_struct) -> user_regs_struct {
 }
 
 /// The same, for a call that failed because its thread was stopped, and that the kernel does not call again.
-pub fn mended(registers: &user_regs_struct) -> Option<user_regs_struct> {
+pub fn restarted(registers: &user_regs_struct) -> Option<user_regs_struct> {
     let failed = ended(registers.rax) == Ended::Interrupted;
     (failed && call_of(registers).fails_when_stopped()).then(|| before(registers))
 }

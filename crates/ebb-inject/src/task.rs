@@ -26,13 +26,13 @@ pub struct Status {
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum Activity {
     /// It runs, or could.
     Running,
     /// It waits in a system call.
     Waiting(Call),
     /// It waits for something else: a page, a debugger.
-    Elsewhere,
+    Other,
 }
 
 /// The threads of a process.
@@ -66,11 +66,11 @@ pub fn has_ended(pid: i32, tid: i32) -> bool {
 }
 
 /// What thread `tid` does. Needs the right to stop it.
-pub fn doing(target: &Target, tid: i32) -> Result<Doing, Unreadable> {
+pub fn activity(target: &Target, tid: i32) -> Result<Activity, Unreadable> {
     let pid = target.pid();
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
     Ok(match task.and_then(|task| task.syscall()).map_err(reason)? {
-        Syscall::Running => Doing::Running,
+        Syscall::Running => Activity::Running,
         Syscall::Blocked {
             syscall_number: number @ 0..,
             argument_registers: arguments,
@@ -78,9 +78,9 @@ pub fn doing(target: &Target, tid: i32) -> Result<Doing, Unreadable> {
             ..
         } => {
             let call = Call { number, arguments };
-            Doing::Waiting(resumed(target, call, program_counter))
+            Activity::Waiting(resumed(target, call, program_counter))
         }
-        _ => Doing::Elsewhere,
+        _ => Activity::Other,
     })
 }
 

@@ -65,14 +65,14 @@ impl Followed {
         let (roots, tree, cgroup) = match self.kind {
             TargetKind::Pid => {
                 let roots: Vec<i32> = self.process().into_iter().collect();
-                (roots.clone(), family(&roots), None)
+                (roots.clone(), with_descendants(&roots), None)
             }
             _ => match target::resolve(&self.asked) {
                 Ok(resolved) if resolved.cgroup.is_some() => {
                     let tree = Tree::of_pids(resolved.roots.clone());
                     (resolved.roots, tree, resolved.cgroup)
                 }
-                Ok(resolved) => (resolved.roots.clone(), family(&resolved.roots), None),
+                Ok(resolved) => (resolved.roots.clone(), with_descendants(&resolved.roots), None),
                 Err(_) => (Vec::new(), Tree::of_pids(Vec::new()), None),
             },
         };
@@ -119,7 +119,7 @@ fn command(pid: i32) -> Option<Command> {
 }
 
 /// Processes with their descendants.
-fn family(roots: &[i32]) -> Tree {
+fn with_descendants(roots: &[i32]) -> Tree {
     let mut pids = Vec::new();
     for tree in roots.iter().filter_map(|&root| Tree::of(root).ok()) {
         for &pid in tree.pids() {

@@ -16,12 +16,12 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds pointers to functions that the loader calls before the runtime starts;
-// `remember` takes what it is given by not looking at it, and calls one async-signal-safe function.
+// `record_sigpipe` takes what it is given by not looking at it, and calls one async-signal-safe function.
 #[unsafe(link_section = ".init_array")]
 #[used]
-static REMEMBER: extern "C" fn() = remember;
+static RECORD_SIGPIPE: extern "C" fn() = record_sigpipe;
 
-extern "C" fn remember() {
+extern "C" fn record_sigpipe() {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action the call only writes the old one, for which there is room.
     let result = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) };

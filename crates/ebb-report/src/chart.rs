@@ -5,7 +5,7 @@
 //! template `page/chart.svg`. Pure.
 
 use super::drawing::{Size, fill, nice_step, path, tenths};
-use super::timeline::{Line, Shade, Timeline, value_at};
+use super::timeline::{Line, PhaseBand, Timeline, value_at};
 use serde_json::{Value, json};
 
 /// The unit that a time axis is labelled in.
@@ -92,7 +92,7 @@ pub fn draw(timeline: &Timeline, size: Size) -> Result<String, minijinja::Error>
 }
 
 /// The names above the phases; one that does not fit above its phase is left to the legend.
-fn names(axes: &Axes, shades: &[Shade]) -> Vec<Value> {
+fn names(axes: &Axes, shades: &[PhaseBand]) -> Vec<Value> {
     let mut free_from = 0.0;
     let mut names = Vec::new();
     for shade in shades {

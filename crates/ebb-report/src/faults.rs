@@ -1,4 +1,4 @@
-//! What page faults and refaults come to, at what one was measured to cost: the price of memory that goes back and is
+//! What page faults and refaults cost, by the measured cost of one: the cost of memory that is returned and
 //! wanted again.
 
 use super::figures;
@@ -9,7 +9,7 @@ type Counted<'a> = (&'a str, f64);
 
 /// The faults of all variants; and the refaults of those that had any, the first variant's too, with what returning
 /// their pages cost before. `None` where neither faults nor their cost were measured.
-pub fn price(trial: &Trial) -> Option<String> {
+pub fn cost_in_words(trial: &Trial) -> Option<String> {
     let cost_s = trial.machine.page_fault_s?;
     let faults = counted(trial, Column::PageFaults);
     if faults.is_empty() {
@@ -18,7 +18,7 @@ pub fn price(trial: &Trial) -> Option<String> {
     let mut text = format!(
         "A page fault took {} (measured after the trial). Page faults cost: {}.",
         micros(cost_s),
-        priced(&faults, cost_s)
+        costs_in_words(&faults, cost_s)
     );
     let mut refaults = counted(trial, Column::Refaults);
     refaults.retain(|(_, pages)| *pages > 0.0);
@@ -28,7 +28,7 @@ pub fn price(trial: &Trial) -> Option<String> {
             " Returning a page took {}; returning and touching it again {}. Refaults cost at least: {}.",
             micros(return_s),
             micros(both_s),
-            priced(&refaults, both_s)
+            costs_in_words(&refaults, both_s)
         );
     }
     Some(text)
@@ -40,12 +40,12 @@ fn counted(trial: &Trial, column: Column) -> Vec<Counted<'_>> {
     variants.filter_map(|it| Some((it.name.as_str(), it.median(column)?))).collect()
 }
 
-fn priced(counted: &[Counted], each_s: f64) -> String {
-    let price = |(name, count): &Counted| {
-        let price = figures::plain(count * each_s, Unit::Seconds);
-        format!("{name} {price} s")
+fn costs_in_words(counted: &[Counted], each_s: f64) -> String {
+    let cost = |(name, count): &Counted| {
+        let seconds = figures::plain(count * each_s, Unit::Seconds);
+        format!("{name} {seconds} s")
     };
-    counted.iter().map(price).collect::<Vec<_>>().join(", ")
+    counted.iter().map(cost).collect::<Vec<_>>().join(", ")
 }
 
 fn micros(cost_s: f64) -> String {
@@ -80,7 +80,7 @@ mod tests {
         // The first variant has the most faults: that says nothing about what the others touched again.
         let counts = [(1_200_000.0, Some(50_000.0)), (200_000.0, Some(150_000.0))];
         assert_eq!(
-            price(&trial(&counts)).unwrap(),
+            cost_in_words(&trial(&counts)).unwrap(),
             "A page fault took 1.50 µs (measured after the trial). Page faults cost: glibc 1.80 s, ebbmalloc 0.30 s. \
              Returning a page took 0.50 µs; returning and touching it again 2.00 µs. Refaults cost at least: \
              glibc 0.10 s, ebbmalloc 0.30 s."
@@ -119,7 +119,7 @@ mod tests {
             ("no cost of a fault", without(touched, None, Some(0.5e-6)), None),
             ("no faults", trial(&[]), None),
         ] {
-            let text = price(&trial);
+            let text = cost_in_words(&trial);
             assert_eq!(text.is_some(), end.is_some(), "{what}: {text:?}");
             assert!(text.unwrap_or_default().ends_with(end.unwrap_or("")), "{what}");
         }

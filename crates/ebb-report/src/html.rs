@@ -49,7 +49,7 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
         "docs": DOCS,
         "notes": notes::of(trial),
         "method": notes::method(trial),
-        "variants": grounds(trial),
+        "variants": variants(trial),
         "metric": trial.metric.label(),
         "is_live": trial.canary.is_some(),
     });
@@ -88,8 +88,8 @@ fn breakable(name: &str) -> Value {
 }
 
 /// What each variant ran on.
-fn grounds(trial: &Trial) -> Vec<Json> {
-    let ground = |variant: &Variant| {
+fn variants(trial: &Trial) -> Vec<Json> {
+    let row = |variant: &Variant| {
         let preloaded = variant.preloaded().into_iter().map(|path| path.display().to_string());
         let env = variant.env.iter().map(|(key, value)| format!("{key}={value}"));
         json!({
@@ -100,7 +100,7 @@ fn grounds(trial: &Trial) -> Vec<Json> {
             "env": env.collect::<Vec<_>>(),
         })
     };
-    trial.variants.iter().map(ground).collect()
+    trial.variants.iter().map(row).collect()
 }
 
 /// The figure that a variant is known by: after the rest, or the median of services that were watched.
@@ -127,8 +127,8 @@ fn bars(trial: &Trial) -> Vec<Json> {
         let (after, peak) = (variant.figure(held), variant.figure(Column::Peak));
         let missing = after.is_none().then(|| match &variant.unavailable {
             Some(reason) => format!("not run: {reason}"),
-            None => notes::oom_fate(variant)
-                .map_or("no complete run".into(), |fate| format!("OOM-killed {fate}")),
+            None => notes::oom_kills_in_words(variant)
+                .map_or("no complete run".into(), |kills| format!("OOM-killed {kills}")),
         });
         let text = |figure: &Figure| figures::plain(figure.median, Unit::Bytes);
         let median = |figure: &Figure| percent(figure.median);

@@ -198,7 +198,7 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
 }
 
 /// `after 12 s, 3 of 3 runs` of a variant whose service was killed for lack of memory.
-pub fn oom_fate(variant: &Variant) -> Option<String> {
+pub fn oom_kills_in_words(variant: &Variant) -> Option<String> {
     let killed: Vec<&Run> = variant.runs.iter().filter(|run| run.oom.is_some()).collect();
     let mut times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
     times.sort_by(f64::total_cmp);
@@ -239,16 +239,16 @@ pub fn method(trial: &Trial) -> Vec<String> {
             canary.windows,
             figures::duration(canary.window_s)
         )],
-        None => conducted(trial),
+        None => execution_notes(trial),
     };
     let machine = format!("Machine: {}.", place.join(", "));
     let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
-    let faults = faults::price(trial);
+    let faults = faults::cost_in_words(trial);
     what.into_iter().chain(faults).chain([machine, began]).collect()
 }
 
 /// How a trial went that started its services.
-fn conducted(trial: &Trial) -> Vec<String> {
+fn execution_notes(trial: &Trial) -> Vec<String> {
     let profile = trial.workload.profile.as_ref();
     let profile = profile.map_or(String::new(), |profile| format!(", profile {profile}"));
     let runs: Vec<&Run> = trial.variants.iter().flat_map(|variant| &variant.runs).collect();

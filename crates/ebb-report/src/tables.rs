@@ -160,7 +160,7 @@ fn table(
     // A column that no variant has is left out, except where that is news: malloc_trim was not measured, a
     // load's summary was not read, somebody did not live to the rest.
     let unread = trial.variants.iter().any(Variant::has_unread_loads);
-    let oom = trial.variants.iter().any(|variant| notes::oom_fate(variant).is_some());
+    let oom = trial.variants.iter().any(|variant| notes::oom_kills_in_words(variant).is_some());
     let has = |column: &&Column| {
         (**column == Column::Reclaimable && trial.canary.is_none())
             || (**column == Column::AfterRest && oom)
@@ -248,10 +248,10 @@ fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
 }
 
 fn missing(variant: &Variant, column: Column) -> Cell {
-    if let (None, Column::AfterRest, Some(fate)) =
-        (&variant.summary, column, notes::oom_fate(variant))
+    if let (None, Column::AfterRest, Some(kills)) =
+        (&variant.summary, column, notes::oom_kills_in_words(variant))
     {
-        return Cell { detail: Some(fate), ..no_figure("OOM-killed") };
+        return Cell { detail: Some(kills), ..no_figure("OOM-killed") };
     }
     let text = match (&variant.summary, column) {
         (None, _) => "–",

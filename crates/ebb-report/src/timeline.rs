@@ -12,7 +12,7 @@ const POINTS: usize = 480;
 
 /// A phase on the common axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shade {
+pub struct PhaseBand {
     pub name: String,
     pub kind: PhaseKind,
     /// Round of the cycle, counted from one.
@@ -43,7 +43,7 @@ pub struct Line {
 /// The common axis with all lines.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
-    pub shades: Vec<Shade>,
+    pub shades: Vec<PhaseBand>,
     /// The variants that have a complete run.
     pub lines: Vec<Line>,
     pub end_s: f64,
@@ -90,7 +90,7 @@ impl Timeline {
 }
 
 /// Each phase with the median length over the runs; complete runs all have the same phases.
-fn common_axis(runs: &[&Run]) -> Vec<Shade> {
+fn common_axis(runs: &[&Run]) -> Vec<PhaseBand> {
     let Some(first) = runs.first() else {
         return Vec::new();
     };
@@ -107,8 +107,13 @@ fn common_axis(runs: &[&Run]) -> Vec<Shade> {
                 .collect();
             lengths.sort_by(f64::total_cmp);
             let to_s = from_s + lengths[lengths.len() / 2];
-            let shade =
-                Shade { name: span.name.clone(), kind: span.kind, round: span.round, from_s, to_s };
+            let shade = PhaseBand {
+                name: span.name.clone(),
+                kind: span.kind,
+                round: span.round,
+                from_s,
+                to_s,
+            };
             from_s = to_s;
             shade
         })
@@ -116,7 +121,7 @@ fn common_axis(runs: &[&Run]) -> Vec<Shade> {
 }
 
 /// A moment of a run on the common axis; `None` outside of its phases.
-fn onto_axis(at_s: f64, phases: &[PhaseSpan], shades: &[Shade]) -> Option<f64> {
+fn onto_axis(at_s: f64, phases: &[PhaseSpan], shades: &[PhaseBand]) -> Option<f64> {
     let index = phases.iter().position(|span| at_s <= span.to_s)?;
     let (span, shade) = (&phases[index], shades.get(index)?);
     let length = span.to_s - span.from_s;
@@ -124,7 +129,7 @@ fn onto_axis(at_s: f64, phases: &[PhaseSpan], shades: &[Shade]) -> Option<f64> {
     Some(shade.from_s + share * (shade.to_s - shade.from_s))
 }
 
-fn line(index: usize, variant: &Variant, shades: &[Shade], end_s: f64, metric: Metric) -> Line {
+fn line(index: usize, variant: &Variant, shades: &[PhaseBand], end_s: f64, metric: Metric) -> Line {
     let curve = |run: &Run, pick: &dyn Fn(&Sample) -> Option<u64>| -> Vec<(f64, f64)> {
         let on_axis = |sample: &Sample| {
             Some((onto_axis(sample.at_s, &run.phases, shades)?, pick(sample)? as f64 / 1e6))

@@ -22,7 +22,7 @@ fn one(out: &mut String, process: &ProcessTrim) {
     let allocator = process.allocator.as_deref().unwrap_or("unknown allocator");
     let _ = writeln!(out, "{} ({}), {allocator}", process.name, process.pid);
     if let Some(predicted) = &process.predicted {
-        let _ = writeln!(out, "  expected  {}", foreseen(predicted));
+        let _ = writeln!(out, "  expected  {}", expected(predicted));
     }
     let _ = match &process.outcome {
         Outcome::Trimmed(call) => writeln!(out, "  done      {}", done(call)),
@@ -33,7 +33,7 @@ fn one(out: &mut String, process: &ProcessTrim) {
     }
 }
 
-fn foreseen(predicted: &Prediction) -> String {
+fn expected(predicted: &Prediction) -> String {
     format!(
         "malloc_trim returns {} MB in {}; it leaves {} MB free at the ends of secondary arenas and {} MB pinned",
         mb(predicted.returns),

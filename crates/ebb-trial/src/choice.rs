@@ -88,7 +88,7 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
         .variants
         .iter()
         .find(|other| other.allocator == variant.allocator && other.env == without);
-    let Some(share) = sibling.and_then(|other| dearer_by(variant, other)) else {
+    let Some(share) = sibling.and_then(|other| cpu_difference(variant, other)) else {
         return left_out("the trial has no CPU time without it");
     };
     let words = format!("{:+.0} % CPU time{}", share.value * 100.0, share.interval_in_words());
@@ -100,7 +100,7 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
 }
 
 /// The difference in CPU time: of the runs, else of the medians.
-fn dearer_by(with: &Variant, without: &Variant) -> Option<Share> {
+fn cpu_difference(with: &Variant, without: &Variant) -> Option<Share> {
     let values = |variant: &Variant| summary::values(variant, Column::Cpu);
     let before = without.median(Column::Cpu)?;
     let difference =

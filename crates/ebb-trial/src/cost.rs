@@ -143,7 +143,7 @@ fn change_in_words(column: Column, name: &str, share: f64) -> String {
 }
 
 /// Whether every run of `other` took more CPU time than every run of `best`, of several runs each.
-pub fn is_dearer(other: &Summary, best: &Summary) -> bool {
+pub fn uses_more_cpu(other: &Summary, best: &Summary) -> bool {
     let cpu = |summary: &Summary| summary.figures.get(&Column::Cpu).copied();
     Option::zip(cpu(other), cpu(best))
         .is_some_and(|(other, best)| other.n.min(best.n) > 1 && other.min > best.max)
@@ -209,6 +209,6 @@ mod tests {
             assert_eq!(in_words(&summary, true), disturbed, "{words}");
         }
         let once = |share| summary(1, &[cpu(share, share, share)]);
-        assert!(!is_dearer(&once(0.2), &once(0.0)));
+        assert!(!uses_more_cpu(&once(0.2), &once(0.0)));
     }
 }

@@ -46,11 +46,11 @@ pub fn between(before: Option<Machine>, after: Option<Machine>) -> Disturbance {
 /// The machine over the phases of a run that have load: the times of a trial are measured there, and a
 /// disturbance of that length is a small share of a run with long rests.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct LoadPhases {
     sum: Option<Machine>,
 }
 
-impl Loaded {
+impl LoadPhases {
     /// Adds a phase, by the readings at its ends.
     pub fn add(&mut self, before: Option<Machine>, after: Option<Machine>) {
         let (Some(before), Some(after)) = (before, after) else {
@@ -64,7 +64,7 @@ impl Loaded {
     }
 
     /// What disturbed the whole run, or, where that is more, its phases with load.
-    pub fn or(&self, whole: Disturbance) -> Disturbance {
+    pub fn max_with(&self, whole: Disturbance) -> Disturbance {
         let enough = self.sum.filter(|sum| sum.at_s >= LEAST_LOADED_S);
         let loaded = between(enough.map(|_| Machine::default()), enough);
         let most = |left: Option<f64>, right: Option<f64>| match (left, right) {
@@ -105,18 +105,18 @@ mod tests {
     fn a_disturbance_of_the_load_is_seen_though_the_rests_are_long() {
         let whole = between(at(0.0, 0.0, 0.0), at(100.0, 24.0, 12.0));
         assert!(!whole.of_times(), "6 % of two processors over 100 s");
-        let mut loaded = Loaded::default();
-        assert_eq!(loaded.or(whole), whole);
+        let mut loaded = LoadPhases::default();
+        assert_eq!(loaded.max_with(whole), whole);
         loaded.add(at(5.0, 1.0, 1.0), at(5.5, 2.0, 1.0));
-        assert_eq!(loaded.or(whole), whole, "half a second tells nothing");
-        let mut loaded = Loaded::default();
+        assert_eq!(loaded.max_with(whole), whole, "half a second tells nothing");
+        let mut loaded = LoadPhases::default();
         // Two phases of 5 s, in which others took 6 s of 10 each.
         loaded.add(at(10.0, 2.0, 1.0), at(15.0, 11.0, 4.0));
         loaded.add(at(60.0, 15.0, 8.0), at(65.0, 24.0, 11.0));
-        let seen = loaded.or(whole);
+        let seen = loaded.max_with(whole);
         assert_eq!(seen.others_cpu_share, Some(0.6));
         assert!(seen.of_times());
         loaded.add(None, at(1.0, 1.0, 1.0));
-        assert_eq!(loaded.or(whole), seen);
+        assert_eq!(loaded.max_with(whole), seen);
     }
 }

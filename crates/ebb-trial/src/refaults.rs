@@ -30,13 +30,13 @@ pub struct Held {
 /// What was counted so far.
 #[derive(Debug, Default)]
 pub struct Refaults {
-    processes: HashMap<AddressSpace, Course>,
+    processes: HashMap<AddressSpace, PageCounts>,
     pages: u64,
 }
 
-/// How the memory of one process went.
+/// The last and the largest page count of one process.
 #[derive(Debug, Clone, Copy)]
-struct Course {
+struct PageCounts {
     last_pages: u64,
     peak_pages: u64,
 }
@@ -48,13 +48,13 @@ impl Refaults {
         let before = std::mem::take(&mut self.processes);
         for held in tree {
             let now = held.anon_pages;
-            let course = before
+            let counts = before
                 .get(&held.space)
                 .copied()
-                .unwrap_or(Course { last_pages: now, peak_pages: now });
-            self.pages += now.min(course.peak_pages).saturating_sub(course.last_pages);
-            let course = Course { last_pages: now, peak_pages: course.peak_pages.max(now) };
-            self.processes.insert(held.space, course);
+                .unwrap_or(PageCounts { last_pages: now, peak_pages: now });
+            self.pages += now.min(counts.peak_pages).saturating_sub(counts.last_pages);
+            let counts = PageCounts { last_pages: now, peak_pages: counts.peak_pages.max(now) };
+            self.processes.insert(held.space, counts);
         }
         self.pages
     }

@@ -3,7 +3,7 @@
 //! Called by the engine for each variant and repetition. Whatever happens, what was measured is kept
 //! in the [`Run`], and everything that was started is gone when it returns.
 
-use super::disturbance::{self, Loaded};
+use super::disturbance::{self, LoadPhases};
 use super::launch::{self, Launch, Process};
 use super::sampler::{Sampler, ServiceCgroup};
 use super::summary;
@@ -41,7 +41,7 @@ pub fn run(
 ) -> Run {
     let mut record = Run::new(repetition);
     let before = trial.observer.machine();
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadPhases::default();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
     // The cgroup is dropped after its processes have ended.
     let run_cgroup = trial.cgroups.map(|cgroups| cgroups.create(&run_mark)).transpose();
@@ -70,14 +70,14 @@ pub fn run(
     };
     record.measures = summary::measure(&record, trial.metric);
     record.slope = summary::rest_slope(&record, trial.metric);
-    record.disturbance = loaded.or(disturbance::between(before, trial.observer.machine()));
+    record.disturbance = loaded.max_with(disturbance::between(before, trial.observer.machine()));
     record
 }
 
 /// Where a run puts its results while it goes on.
 struct Recorder<'a> {
     record: &'a mut Run,
-    loaded: &'a mut Loaded,
+    loaded: &'a mut LoadPhases,
     on_step: &'a mut dyn FnMut(StepEvent),
 }
 

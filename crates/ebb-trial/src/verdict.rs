@@ -182,7 +182,7 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
 /// the figures decide as ever.
 fn at_limit(variants: &[Variant]) -> Option<Verdict> {
     let (first, others) = variants.split_first()?;
-    let fate = fate(first)?;
+    let killed = oom_kills_in_words(first)?;
     // A variant with something beside its allocator is a reference, not a choice.
     let choices = || others.iter().filter(|variant| variant.beside.is_none());
     let mut survivors: Vec<&Variant> =
@@ -203,14 +203,14 @@ fn at_limit(variants: &[Variant]) -> Option<Verdict> {
             [] => String::new(),
             _ => format!(", and so is every other variant ({})", tried.join(", ")),
         };
-        let sentence = format!("No allocator helps: {} is {fate}{also}.", first.name);
+        let sentence = format!("No allocator helps: {} is {killed}{also}.", first.name);
         return Some(Verdict::without_variant(VerdictKind::NoneHelps, sentence));
     };
     let peak = best
         .median(Column::Peak)
         .map_or(String::new(), |peak| format!(" with a peak of {}", megabytes(peak)));
     let mut sentence =
-        format!("{} stays within the limit{peak} where {} is {fate}", best.name, first.name);
+        format!("{} stays within the limit{peak} where {} is {killed}", best.name, first.name);
     let rest: Vec<(&str, &Summary)> = rest
         .iter()
         .filter_map(|variant| Some((variant.name.as_str(), variant.summary.as_ref()?)))
@@ -227,7 +227,7 @@ fn is_killed(variant: &Variant) -> bool {
 }
 
 /// `OOM-killed after 12 s, in 3 of 3 runs, under a limit of 64 MB`
-fn fate(variant: &Variant) -> Option<String> {
+fn oom_kills_in_words(variant: &Variant) -> Option<String> {
     let killed: Vec<&Run> = variant.runs.iter().filter(|run| run.oom.is_some()).collect();
     let oom = killed.first()?.oom?;
     let times: Vec<f64> = killed.iter().filter_map(|run| run.oom?.at_s).collect();
@@ -243,7 +243,7 @@ fn fate(variant: &Variant) -> Option<String> {
 
 /// "; as low: A; as low, at a higher cost: B": the cost only where it is known and all runs say so.
 fn and_others(what: &str, others: &[(&str, &Summary)], best: Option<&Summary>) -> String {
-    let dearer = |summary: &Summary| best.is_some_and(|best| cost::is_dearer(summary, best));
+    let dearer = |summary: &Summary| best.is_some_and(|best| cost::uses_more_cpu(summary, best));
     let mut text = String::new();
     for (words, wanted) in [("", false), (", at a higher cost", true)] {
         let names: Vec<&str> = others

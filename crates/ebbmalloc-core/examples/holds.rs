@@ -111,7 +111,7 @@ impl Thread {
         {
             return;
         }
-        // SAFETY: every block is given back once.
+        // SAFETY: every block is returned once.
         self.slowly(|access| unsafe { HEAP.free(access, block) });
     }
 

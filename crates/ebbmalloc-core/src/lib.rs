@@ -1,18 +1,18 @@
-//! The allocator behind ebbmalloc, without any C or Rust face.
+//! The allocator without C or Rust names; other crates (the faces) offer it to programs.
 //!
 //! Folders from top to bottom; each may use only those below it:
 //!
 //! | folder | what it holds |
 //! |---|---|
 //! | [`runtime`] | the one instance: boot, settings, threads, fork, the purger thread, published counters |
-//! | [`heap`] | what a request meets: alloc, free, realloc, usable size |
+//! | [`heap`] | requests: alloc, free, realloc, usable size; a tick, a trim |
 //! | [`profile`] | the heap profile: live samples by stack, and their text |
 //! | [`cache`] | per-thread stacks of free slots: fill, flush, claim by the purger |
 //! | [`slab`] | bins and slabs: the bitmap of slots, the bitmap of resident pages, the sweep |
 //! | [`arena`] | regions of address space, extents of granules, their return to the kernel |
 //! | [`size`] | size classes: pure, const |
 //! | [`base`] | synchronisation (core or loom), metadata memory, the corruption abort |
-//! | [`os`] | the only door to the kernel |
+//! | [`os`] | system calls, which only this folder makes |
 //!
 //! The faces call [`runtime`]:
 //!
@@ -20,7 +20,7 @@
 //! use ebbmalloc_core::runtime::Hooks;
 //! use ebbmalloc_core::{runtime, size};
 //!
-//! /// A face says what the C library is good for; this one has none.
+//! /// The functions of the C library that the face offers to the core: here none.
 //! #[unsafe(no_mangle)]
 //! extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
 //!     &Hooks::NONE
@@ -35,9 +35,9 @@
 //! unsafe { runtime::free(block) };
 //! ```
 #![cfg_attr(not(any(test, loom)), no_std)]
-// What is empty is const, which `Default` is not.
+// Empty structures are made in constants, where `Default::default` cannot be called.
 #![allow(clippy::new_without_default)]
-// What can lose bits is checked, or argued.
+// Casts that can lose bits are checked, or a comment says why they cannot.
 #![cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

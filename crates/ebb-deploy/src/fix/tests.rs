@@ -138,7 +138,7 @@ fn assert_kept(kind: Option<Kind>, text: &str, desired: &Desired) -> Result<(), 
 }
 
 /// Pieces that mean something somewhere, put together at random.
-fn scraps() -> impl Strategy<Value = String> {
+fn fragments() -> impl Strategy<Value = String> {
     // Separated by §.
     const SCRAPS: &str = "\
         FROM a\n§FROM §ENV §LD_PRELOAD=§LD_PRELOAD§\\\n§\"§'§ §\n§\r\n§#§# c\n§RUN <<E\n§E\n§services:\n§  a:\n§\
@@ -322,7 +322,7 @@ const NAMES: &[&str] = &["ebbmalloc", "jemalloc"];
 
 proptest! {
     #[test]
-    fn no_text_makes_anything_panic(text in scraps(), name in select(&["ebbmalloc", "jemalloc", "glibc"][..])) {
+    fn no_text_makes_anything_panic(text in fragments(), name in select(&["ebbmalloc", "jemalloc", "glibc"][..])) {
         for kind in KINDS.map(Some).into_iter().chain([None]) {
             if let Ok(fixed) = fixed(kind, &text, &desired(name)) {
                 let after = apply(&text, &fixed.edits);

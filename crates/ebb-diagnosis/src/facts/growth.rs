@@ -61,10 +61,10 @@ pub struct Trend {
     pub settled: bool,
 }
 
-/// What a growth goes with.
+/// Whether the growth depends on load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Company {
+pub enum LoadDependence {
     /// It grows while there is work and not while there is none: not a steady leak.
     OnlyWithLoad,
     /// It grows while there is work and while there is none.
@@ -82,8 +82,8 @@ pub struct Growth {
     pub verdict: Verdict,
     /// What grows and what does not.
     pub trends: Vec<Trend>,
-    /// What the growth goes with, where something grows.
-    pub company: Option<Company>,
+    /// Whether the growth depends on load, if something grows.
+    pub company: Option<LoadDependence>,
     /// Every look.
     pub points: Vec<Point>,
     /// The last look in full.

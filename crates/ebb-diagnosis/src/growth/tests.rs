@@ -170,13 +170,13 @@ fn what_does_not_grow_is_said_to_be_steady() {
 fn growth_with_load_only_is_told_from_growth_in_idleness() {
     // Work for 90 s, none for 110 s.
     let work = |at: f64| (at / 200.0).floor() * 90.0 + (at % 200.0).min(90.0);
-    for (company, points) in [
-        (Company::OnlyWithLoad, course(|at| heap(50.0 + work(at) * 0.2, 10.0, work(at)))),
-        (Company::WithAndWithoutLoad, course(|at| heap(50.0 + at * 0.2, 10.0, work(at)))),
-        (Company::AlwaysLoad, course(|at| heap(50.0 + at * 0.05, 10.0, at * 0.5))),
-        (Company::NoLoad, course(|at| heap(50.0 + at * 0.2, 10.0, 0.0))),
+    for (dependence, points) in [
+        (LoadDependence::OnlyWithLoad, course(|at| heap(50.0 + work(at) * 0.2, 10.0, work(at)))),
+        (LoadDependence::WithAndWithoutLoad, course(|at| heap(50.0 + at * 0.2, 10.0, work(at)))),
+        (LoadDependence::AlwaysLoad, course(|at| heap(50.0 + at * 0.05, 10.0, at * 0.5))),
+        (LoadDependence::NoLoad, course(|at| heap(50.0 + at * 0.2, 10.0, 0.0))),
     ] {
         let growth = of(points, last(None));
-        assert_eq!(growth.company, Some(company), "{}", growth.verdict.sentence);
+        assert_eq!(growth.company, Some(dependence), "{}", growth.verdict.sentence);
     }
 }

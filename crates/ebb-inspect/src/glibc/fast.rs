@@ -159,7 +159,7 @@ impl Fast {
                     }
                     (Err(error), _) | (_, Err(error)) if error.is_final() => return Err(error),
                     _ => {
-                        self.tear();
+                        self.mark_torn();
                         0
                     }
                 };
@@ -250,7 +250,7 @@ impl Fast {
         }
         // A list in a circle has no end.
         if is_torn || ends < lists {
-            self.tear();
+            self.mark_torn();
         }
     }
 
@@ -260,7 +260,7 @@ impl Fast {
         is_set(&marks.noted, unit).then(|| (marks.before + rank(&marks.noted, unit)) as usize)
     }
 
-    fn tear(&mut self) {
+    fn mark_torn(&mut self) {
         if self.known == Known::All {
             self.known = Known::Torn;
         }

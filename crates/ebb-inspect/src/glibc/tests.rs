@@ -290,7 +290,7 @@ proptest! {
         lost in prop::collection::vec(0u64..MAIN_BYTES, 0..3),
     ) {
         let mut fake = Fake::new();
-        fake.memory.ruin(&words, lost.iter().map(|offset| MAIN + offset));
+        fake.memory.corrupt(&words, lost.iter().map(|offset| MAIN + offset));
         if let Ok(heap) = fake.read() {
             prop_assert!(heap.breakdown.adds_up(), "{:?}", heap.breakdown);
             prop_assert!(glibc_of(&heap).trim.returns <= heap.breakdown.system.resident);

@@ -253,7 +253,7 @@ proptest! {
         which in 0usize..LAYOUTS.len(),
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
-        fake.memory.ruin(&words, lost.iter().map(|offset| BASE + offset));
+        fake.memory.corrupt(&words, lost.iter().map(|offset| BASE + offset));
         if let Ok(heap) = fake.read() {
             let breakdown = heap.breakdown;
             prop_assert!(breakdown.adds_up(), "{:?}", breakdown);

@@ -40,7 +40,7 @@ impl FakeMemory {
     }
 
     /// Writes each of `words` at its address, then takes the pages of `lost` away.
-    pub fn ruin(&mut self, words: &[(u64, u64)], lost: impl IntoIterator<Item = u64>) {
+    pub fn corrupt(&mut self, words: &[(u64, u64)], lost: impl IntoIterator<Item = u64>) {
         for &(address, word) in words {
             self.write_word(address, word);
         }

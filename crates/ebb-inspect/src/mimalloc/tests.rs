@@ -218,7 +218,7 @@ proptest! {
         which in 0usize..LAYOUTS.len(),
     ) {
         let mut fake = Fake::new(&LAYOUTS[which]);
-        fake.memory.ruin(&words, []);
+        fake.memory.corrupt(&words, []);
         if let Ok(heap) = fake.read() {
             let breakdown = heap.breakdown;
             prop_assert!(breakdown.adds_up(), "{:?}", breakdown);
@@ -232,7 +232,7 @@ proptest! {
         is_distance in any::<bool>(),
     ) {
         let mut fake = Mapped::new(is_distance);
-        fake.memory.ruin(&words, []);
+        fake.memory.corrupt(&words, []);
         if let Ok(heap) = fake.read() {
             let breakdown = heap.breakdown;
             prop_assert!(breakdown.adds_up(), "{:?}", breakdown);

@@ -139,7 +139,7 @@ proptest! {
         lost in prop::collection::vec(0u64..OUTER_BYTES, 0..3),
     ) {
         let mut fake = Fake::new();
-        fake.memory.ruin(&words, lost.iter().map(|offset| OUTER + offset));
+        fake.memory.corrupt(&words, lost.iter().map(|offset| OUTER + offset));
         if let Ok(heap) = fake.read() {
             let breakdown = heap.breakdown;
             prop_assert!(breakdown.adds_up(), "{:?}", breakdown);

@@ -150,7 +150,7 @@ proptest! {
     #[test]
     fn a_hostile_one_adds_up(words in prop::collection::vec((place(), words()), 1..30)) {
         let mut fake = Fake::new();
-        fake.memory.ruin(&words, []);
+        fake.memory.corrupt(&words, []);
         if let Ok(heap) = fake.read() {
             let breakdown = heap.breakdown;
             prop_assert!(breakdown.adds_up(), "{:?}", breakdown);

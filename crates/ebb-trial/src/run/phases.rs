@@ -3,7 +3,7 @@
 use super::context::{RunContext, RunError, TrialContext, failed, file_name, note};
 use super::health::Health;
 use super::request;
-use crate::disturbance::Loaded;
+use crate::disturbance::LoadPhases;
 use crate::launch::{self, Process};
 use crate::results::{Live, LoadResult, Mark, PhaseKind, PhaseSpan, Run};
 use crate::sampler::Sampler;
@@ -24,7 +24,7 @@ pub(super) struct Monitors<'a> {
     /// Requests the service's health address under load.
     pub health: Option<&'a Health>,
     /// What the machine does while a load counts.
-    pub loaded: &'a mut Loaded,
+    pub loaded: &'a mut LoadPhases,
 }
 
 impl RunContext<'_> {

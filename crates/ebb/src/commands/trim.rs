@@ -134,7 +134,7 @@ fn one(
 ) -> ProcessTrim {
     let limits = Limits { least_bytes: args.min, most_pause_s: args.max_pause.as_secs_f64() };
     let (predicted, left) = judge(process, &snapshot.missing, cost, &limits);
-    let done = left.map_or_else(|| relieve(args, process), Err);
+    let done = left.map_or_else(|| call_malloc_trim(args, process), Err);
     let (outcome, measured) = match done {
         Ok(call) => (Outcome::Trimmed(call), measure(observer, process)),
         Err(left) => (Outcome::Left(left), None),
@@ -150,7 +150,7 @@ fn one(
 }
 
 /// Has malloc_trim called by the safest way that there is.
-fn relieve(args: &Args, process: &Process) -> Result<Call, Left> {
+fn call_malloc_trim(args: &Args, process: &Process) -> Result<Call, Left> {
     let not_asked = |why: String, remedy: &str| Left {
         reason: Reason::NotAsked,
         why,

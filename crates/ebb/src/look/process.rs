@@ -148,7 +148,7 @@ impl Reading<'_> {
 
     /// Whether anonymous memory that the heap's reader did not find is worth a search. CPython's arenas explain a part
     /// of it, once they are read.
-    fn has_much_beside(&self) -> bool {
+    fn has_much_unread(&self) -> bool {
         let (Some(memory), Some(heap)) = (&self.process.memory, &self.process.heap) else {
             return false;
         };
@@ -165,7 +165,7 @@ impl Reading<'_> {
 
     /// Much that is not malloc's, and no runtime to have it: an allocator under other names?
     fn allocator_inside(&mut self) {
-        if self.process.runtime.is_some() || !self.has_much_beside() {
+        if self.process.runtime.is_some() || !self.has_much_unread() {
             return;
         }
         let (pid, counters) = (self.process.pid, &self.known.counters);
@@ -233,7 +233,7 @@ impl Reading<'_> {
                 self.process.objects = Some(Objects { reader, ..Objects::default() });
             }
             Err(error) => {
-                let own = self.has_much_beside().then(|| python::mimalloc(pid, counters));
+                let own = self.has_much_unread().then(|| python::mimalloc(pid, counters));
                 match own.flatten() {
                     Some(Ok(own)) => self.join(own),
                     _ => return Err(error),
@@ -260,7 +260,7 @@ impl Reading<'_> {
         // V8, the JVM and Go have heaps of their own, which explain the memory next to malloc's.
         let may_hide =
             matches!(self.process.runtime, None | Some(Runtime::Cpython | Runtime::Ruby));
-        let Some(maps) = self.maps.as_ref().filter(|_| may_hide && self.has_much_beside()) else {
+        let Some(maps) = self.maps.as_ref().filter(|_| may_hide && self.has_much_unread()) else {
             return;
         };
         let pid = self.process.pid;

@@ -1,11 +1,10 @@
 //! How long idle pages stay: arithmetic alone. No clock, no lock, no kernel here; the purger measures,
 //! asks and waits.
 //!
-//! Returning a page that is wanted again costs CPU: the purger's, and a fault. Keeping it costs memory.
-//! At the time T both have cost the same, whatever comes then costs at most some multiple of
-//! what knowing the future would have cost (the ski-rental rule). The purger ticks every T and
-//! returns what was idle at two ticks running, so a page is idle for T to 2 T when it goes, which makes
-//! that multiple three.
+//! Returning a page costs the purger's CPU time, and a fault if the page is needed again. Keeping it costs memory.
+//! T is the time after which keeping a page has cost as much as returning it. Returning it then costs at most twice what
+//! it would have cost with knowledge of the future (the ski-rental rule). The purger ticks every T and returns pages that were idle
+//! at two ticks in a row, that is for T to 2 T, so here the factor is three.
 #![forbid(unsafe_code)]
 
 /// Bytes of memory that are worth one processor, unless a setting says otherwise: the ratio of small
@@ -14,13 +13,13 @@ pub const BYTES_PER_CORE: u64 = 2 << 30;
 /// What a fault of a page that was returned costs, in nanoseconds of CPU: the median of what was
 /// measured on a virtual machine of 2 cores, 1.03 to 1.47 microseconds (docs/decisions/0013).
 pub const FAULT_NS: u64 = 1100;
-/// T is not shorter, however dear memory is: what a server needs ten times a second is never returned.
+/// T is never shorter, even if memory is expensive: pages that a server needs several times per second stay.
 pub const LEAST_MS: u64 = 250;
-/// T is not longer, however cheap memory is: two of them and the work of a tick stay within the two
-/// seconds that are promised.
+/// T is never longer, even if memory is cheap: two T and the work of a tick stay within the two seconds that the
+/// documentation promises.
 pub const MOST_MS: u64 = 900;
 
-/// What returning has cost so far, recent ticks before old ones: sums that lose a quarter a tick.
+/// What returning has cost so far. The sums lose a quarter at each tick, so recent ticks weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Nanoseconds of CPU.
@@ -30,11 +29,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Before the first tick: 16 MiB in runs of 16 pages each, as measured beside [`FAULT_NS`].
+    /// Before the first tick: 16 MiB in runs of 16 pages each, as measured next to [`FAULT_NS`].
     pub const PRIOR: Self = Self { cpu_ns: 4096 * 300, pages: 4096 };
 
-    /// After one more tick. A tick that returned nothing was not for nothing: it is part of the price
-    /// of the others.
+    /// The sums after one more tick. A tick that returned nothing counts too: its CPU time is part of the price.
     pub const fn after_tick(self, cpu_ns: u64, pages: u64) -> Self {
         Self {
             cpu_ns: (self.cpu_ns / 4 * 3).saturating_add(cpu_ns),

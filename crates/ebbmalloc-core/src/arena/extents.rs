@@ -18,13 +18,13 @@ use crate::size::large::LargeCounts;
 
 mod room;
 
-/// Regions at most. The first holds everything unless address space is limited.
+/// Most regions. Unless address space is limited, the first region holds everything.
 pub const REGIONS: usize = 64;
 /// A clean extent of this many granules has whole pages of descriptors inside, where pages are of
 /// 4 KiB.
 const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 
-/// See the module. Behind the arena's lock.
+/// The free extents of an arena; the arena's lock guards them.
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
@@ -49,22 +49,22 @@ pub struct Extents {
     pub leaving_granules: usize,
     /// Bytes of descriptors inside clean extents whose pages were returned.
     pub(super) hollow_bytes: usize,
-    /// The kernel's, as soon as there is a region.
+    /// The kernel's page size, once there is a region.
     pub(super) page_bytes: usize,
     /// Bytes in use in large blocks.
     pub large_bytes: usize,
     /// Large blocks.
     pub large_blocks: usize,
-    /// The same by class, and all that there were.
+    /// Live large blocks by class, and the number ever made.
     pub large_counts: LargeCounts,
     pub(super) limited: bool,
-    /// Whom to tell where units begin and end.
+    /// The program's hooks, which have to know where units begin and end.
     pub(super) borders: Borders,
     /// Granules that were handed out clean and not counted yet.
     pub(super) fresh_granules: usize,
 }
 
-// SAFETY: the descriptors behind the pointers belong to whoever holds the arena's lock.
+// SAFETY: the descriptors behind the pointers belong to the thread that holds the arena's lock.
 unsafe impl Send for Extents {}
 
 impl Extents {
@@ -201,7 +201,7 @@ impl Extents {
     /// Takes back the `len` granules from `head` on. Dirty ones get `tick` as their stamp.
     ///
     /// # Safety
-    /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), nobody uses them
+    /// They came from [`Extents::allocate`] (a part is allowed, with its `base` set), no thread uses them
     /// any more, and if `fill` is clean they all read as zero and are not resident.
     pub unsafe fn free(&mut self, head: *mut Granule, len: u32, fill: Fill, tick: u32) {
         // SAFETY: `free_as` asks for the same: the granules are the caller's, unused, and as clean as it says.
@@ -258,7 +258,7 @@ impl Extents {
         }
     }
 
-    /// Whether the unit of `len` granules at `head` and the `more` behind it may become one.
+    /// Whether the unit of `len` granules at `head` and the `more` after it may become one.
     ///
     /// # Safety
     /// `head` is a valid descriptor.
@@ -301,10 +301,10 @@ impl Extents {
         })
     }
 
-    /// Makes a free extent known: marks its ends and puts it into its tree. `stale` is
+    /// Enters a free extent: marks its ends and puts it into its tree. `stale` is
     /// `STALE_INSIDE` if the descriptors inside may be resident.
     unsafe fn link(&mut self, head: *mut Granule, len: u32, fill: Fill, oldest: u32, stale: u8) {
-        // SAFETY: called only with granules that belong to nobody else, under the lock.
+        // SAFETY: called only with granules that belong to no other thread, under the lock.
         unsafe {
             if fill == Fill::Dirty {
                 return self.link_dirty(head, len, oldest, Walk::push);
@@ -407,10 +407,10 @@ impl Tree<Granule, ByLength> {
     }
 }
 
-/// Makes a run of a dirty extent begin `at` granules behind `head`, where one begins.
+/// Makes a run of a dirty extent begin `at` granules after `head`, where one begins.
 ///
 /// # Safety
-/// `head` is the first granule of a run in a dirty extent with at least `at + 1` granules behind and with it, and the
+/// `head` is the first granule of a run in a dirty extent with at least `at + 1` granules after and with it, and the
 /// caller holds the arena's lock.
 unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
     // SAFETY: `head` starts a run under the arena's lock (fn contract); runs follow each other without a gap, so each step stays in the extent.
@@ -433,9 +433,9 @@ unsafe fn split_runs(mut head: *mut Granule, mut at: u32) {
 /// Marks the `len` granules at `head` as a free extent.
 ///
 /// # Safety
-/// They belong to nobody else, and the caller holds the arena's lock.
+/// They belong to no other thread, and the caller holds the arena's lock.
 unsafe fn mark_free(head: *mut Granule, len: u32, fill: Fill, oldest: u32) {
-    // SAFETY: the granules belong to nobody else, and the lock is held (fn contract), so both ends may be written.
+    // SAFETY: the granules belong to no other thread, and the lock is held (fn contract), so both ends may be written.
     unsafe {
         mark_ends(head, len, Kind::Free);
         (*head).fill = fill;

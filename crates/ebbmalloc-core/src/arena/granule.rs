@@ -7,8 +7,8 @@
 //! the pages of those inside clean extents are returned.
 //!
 //! Who may touch which field: `base`, `kind`, `head`, `class` and `shard` change only
-//! while the granule belongs to nobody else (free, under the arena's lock) and may be read by
-//! whoever holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
+//! while the granule belongs to no other thread (free, under the arena's lock) and may be read by
+//! the thread that holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
 //! fields of an extent or a large block to the arena's lock.
 
 use crate::base::corrupt::Corruption;
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What is wrong with an address in a granule of this kind that is no block's.
+    /// The error for an address that is no block, in a granule of this kind.
     pub fn misuse(self) -> Corruption {
         match self {
             Self::Free | Self::Leaving => Corruption::DoubleFree,
@@ -125,8 +125,8 @@ pub struct Granule {
     pub used: u64,
     /// Slab: pages on which no slot was live at the last tick.
     pub seen: u64,
-    /// Slab: pages of which a slot was taken at tick `stamp`. Large block: address of its sample's
-    /// record, or 0; of this word its owner alone makes use.
+    /// Slab: pages from which a slot was taken at tick `stamp`. Large block: address of its sample's record, or 0; only
+    /// the block's owner uses it.
     pub touched: u64,
     /// Slab: pages that are being returned to the kernel; their free slots are out of the bitmap.
     pub leaving: u64,
@@ -182,8 +182,8 @@ impl Granule {
     }
 }
 
-/// Marks the ends of a run of `len` granules as those of a unit of `kind`, so that its neighbours and
-/// who looks an address up find its head.
+/// Marks the first and the last of `len` granules as ends of a unit of `kind`, so that its neighbours, and look-ups of an
+/// address, find its head.
 ///
 /// # Safety
 /// The granules belong to the caller alone.

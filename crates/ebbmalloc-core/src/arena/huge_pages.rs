@@ -16,11 +16,11 @@ impl Arena {
     /// The program has asked for huge pages (MADV_HUGEPAGE) somewhere in this arena. Which block that was is
     /// not kept: from now on every block that could have one pays a call of the kernel when it ends.
     pub fn note_huge_pages(&self) {
-        // Relaxed: whoever frees such a block got it from the thread that asked, by whatever way that orders.
+        // Relaxed: the thread that frees such a block got it from the thread that asked, by whatever way that orders.
         self.huge_pages.store(true, Ordering::Relaxed);
     }
 
-    /// A large block gives back what lies behind its first `kept` granules: huge pages are settled there as
+    /// A large block returns what lies after its first `kept` granules: huge pages are settled there as
     /// everywhere else. Called without the lock, which no system call that changes mappings is made under.
     ///
     /// # Safety

@@ -1,6 +1,6 @@
 //! Large blocks: an extent of its own for each, used up to a whole page.
 //!
-//! The pages behind the used ones (less than a granule) cost address space only, unless the memory
+//! The pages after the used ones (less than a granule) cost address space only, unless the memory
 //! came from a dirty extent; then they are resident for nothing and the block goes on the list of
 //! tails, which the purger returns like any idle page.
 
@@ -51,7 +51,7 @@ impl Arena {
     /// Makes a block of `bytes` bytes, whole pages, out of the granules at `head`.
     ///
     /// # Safety
-    /// They were just allocated, as many as `bytes` needs, and nobody else knows them.
+    /// They were just allocated, as many as `bytes` needs, and no other thread knows them.
     pub(super) unsafe fn make_large<O: Os>(
         &self,
         os: &O,
@@ -61,7 +61,7 @@ impl Arena {
         tick: u32,
     ) -> LargeBlock {
         self.publish(extents);
-        // SAFETY: the granules came from `allocate` for this block (fn contract) and the lock is held, so nobody else
+        // SAFETY: the granules came from `allocate` for this block (fn contract) and the lock is held, so no other thread
         // knows them.
         unsafe {
             extents.mark_large(head, granules_for(bytes));
@@ -229,7 +229,7 @@ impl Arena {
 }
 
 impl Extents {
-    /// Takes the free granules right behind a block of `len` granules, if there are `more` of them
+    /// Takes the free granules right after a block of `len` granules, if there are `more` of them
     /// free; returns what they hold (dirty or clean). The caller makes them part of the block.
     ///
     /// # Safety
@@ -272,7 +272,7 @@ impl Extents {
     /// The `len` granules at `head` came from [`Extents::allocate`] or [`Extents::extend`].
     pub unsafe fn mark_large(&mut self, head: *mut Granule, len: u32) {
         // SAFETY: the granules came from this arena and are the caller's (fn contract), so both ends have descriptors
-        // that nobody else writes.
+        // that no other thread writes.
         unsafe {
             let last = head.wrapping_add(len as usize - 1);
             (*last).kind = Kind::LargeTail;
@@ -323,7 +323,7 @@ impl Extents {
 /// # Safety
 /// `head` is the descriptor of a large block whose owner has freed it.
 pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
-    // SAFETY: the owner has freed the block (fn contract): its pages are nobody's, and its descriptor has no other reader.
+    // SAFETY: the owner has freed the block (fn contract): no thread uses its pages, and its descriptor has no other reader.
     unsafe {
         (*head).flags |= FREE_PENDING;
         // Where the kernel refuses they stay.

@@ -47,7 +47,8 @@ pub struct Arena {
     pub freed_bytes: LoomUsize,
     /// Bytes of pages that were not resident when they were handed out. Relaxed: a hint.
     fresh_bytes: AtomicUsize,
-    /// How much of that is reason to look at limits. Written by whoever looks; relaxed.
+    /// How much of that is reason to look at limits, less [`GROWTH_STEP`]: zero at the start. Written by the thread
+    /// that looks; relaxed.
     growth_mark: AtomicUsize,
     /// See `huge_pages`.
     huge_pages: AtomicBool,
@@ -62,7 +63,7 @@ impl Arena {
                 views: Self::VIEWS,
                 freed_bytes: LoomUsize::new(0),
                 fresh_bytes: AtomicUsize::new(0),
-                growth_mark: AtomicUsize::new(GROWTH_STEP),
+                growth_mark: AtomicUsize::new(0),
                 huge_pages: AtomicBool::new(false),
             }
         }

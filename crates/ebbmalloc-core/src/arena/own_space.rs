@@ -83,11 +83,11 @@ impl<O: Os> OwnSpace<'_, O> {
         }
         // While the first stands, the kernel has to choose another place.
         let second = self.os.reserve_blocks(bytes, align);
-        // SAFETY: reserved above, and nobody knows it.
+        // SAFETY: reserved above, and no thread knows it.
         unsafe { self.os.release_blocks(first.start, bytes) };
         let second = second?;
         if self.own.overlaps(second.start, bytes) {
-            // SAFETY: reserved above, and nobody knows it yet.
+            // SAFETY: reserved above, and no thread knows it yet.
             unsafe { self.os.release_blocks(second.start, bytes) };
             return Err(OsError::OutOfMemory);
         }
@@ -102,7 +102,7 @@ impl<O: Os> OwnSpace<'_, O> {
             return unsafe { self.os.release(start, bytes) };
         };
         let address = start as *mut c_void;
-        // SAFETY: the range is as `alloc` gave it, and nobody uses it any more.
+        // SAFETY: the range is as `alloc` gave it, and no thread uses it any more.
         unsafe {
             let stays = hooks
                 .dalloc
@@ -117,13 +117,13 @@ impl<O: Os> OwnSpace<'_, O> {
     fn purge(&self, hooks: &ExtentHooks, run: &PageRun) -> bool {
         let address = run.start as *mut c_void;
         let goes = |hook: Option<crate::os::hooks::OnPages>| {
-            // SAFETY: the run is in memory of `alloc`'s and nobody uses it.
+            // SAFETY: the run is in memory of `alloc`'s and no thread uses it.
             hook.is_some_and(|hook| unsafe {
                 !hook(self.hooks, address, run.bytes, 0, run.bytes, self.index)
             })
         };
         if goes(hooks.decommit) {
-            // Usable again at once, so that whoever takes the pages next need not ask. A program whose
+            // Usable again at once, so that the thread that takes the pages next need not ask. A program whose
             // pages come back no more cannot go on with them.
             if !goes(hooks.commit) {
                 self.write_stderr(b"ebbmalloc: a commit hook refused what decommit took\n");
@@ -230,7 +230,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
         match self.hooks() {
             Some(_) => Err(OsError::Refused),
-            // SAFETY: both ranges came from the kernel, and are the caller's, who says that nobody uses them
+            // SAFETY: both ranges came from the kernel, and are the caller's, who says that no thread uses them
             // meanwhile.
             None => unsafe { self.os.move_pages(from, to, bytes) },
         }
@@ -252,7 +252,7 @@ unsafe impl<O: Os> Os for OwnSpace<'_, O> {
         if to == Scarce::Addresses {
             self.map.clear(start, bytes);
         }
-        // SAFETY: nobody uses the range, as the caller says, and no look-up finds it any more.
+        // SAFETY: no thread uses the range, as the caller says, and no look-up finds it any more.
         let gone = unsafe { self.os.give_up(start, bytes, to) };
         if gone.is_err() && to == Scarce::Addresses {
             self.map.set(self.os, self.metadata, start, bytes, self.owner)?;

@@ -18,7 +18,7 @@ type Leaf = [AtomicU16; 1 << LEAF_BITS];
 type Root = [AtomicPtr<Leaf>; 1 << ROOT_BITS];
 
 /// See the module. Nodes are made when first needed and stay. A node is published by a compare-and-swap
-/// with release, which pairs with the acquire of a look-up; entries are relaxed: whoever holds an
+/// with release, which pairs with the acquire of a look-up; entries are relaxed: the thread that holds an
 /// address in a unit got it after the entry was written, by whatever way it got it.
 pub struct OwnerMap {
     root: AtomicPtr<Root>,
@@ -37,7 +37,7 @@ impl OwnerMap {
         // SAFETY: null or a node that stays.
         let root = unsafe { self.root.load(Ordering::Acquire).as_ref() }?;
         let leaf = root.get(unit >> LEAF_BITS)?.load(Ordering::Acquire);
-        // SAFETY: a leaf is null or a node that is never given back.
+        // SAFETY: a leaf is null or a node that is never returned.
         let leaf = unsafe { leaf.as_ref() }?;
         match leaf[unit % (1 << LEAF_BITS)].load(Ordering::Relaxed) {
             0 => None,
@@ -66,14 +66,14 @@ impl OwnerMap {
         Ok(())
     }
 
-    /// Notes that the range belongs to nobody any more.
+    /// Notes that the range has no owner any more.
     pub fn clear(&self, start: usize, bytes: usize) {
         for unit in start / UNIT..(start + bytes) / UNIT {
             // SAFETY: null or a node that stays.
             let root = unsafe { self.root.load(Ordering::Acquire).as_ref() };
             let leaf = root.and_then(|root| {
                 let leaf = root.get(unit >> LEAF_BITS)?.load(Ordering::Acquire);
-                // SAFETY: a leaf is null or a node that is never given back.
+                // SAFETY: a leaf is null or a node that is never returned.
                 unsafe { leaf.as_ref() }
             });
             if let Some(leaf) = leaf {
@@ -106,7 +106,7 @@ fn node<'a, N, O: Os>(os: &O, metadata: &Metadata, place: &'a AtomicPtr<N>) -> O
         // SAFETY: published just now, for ever.
         Ok(_) => Some(unsafe { made.as_ref() }),
         Err(theirs) => {
-            // SAFETY: nobody else has seen ours; theirs is a node that stays.
+            // SAFETY: no other thread has seen ours; theirs is a node that stays.
             unsafe {
                 metadata.free(os, piece, size_of::<N>(), false);
                 theirs.as_ref()

@@ -1,9 +1,9 @@
-//! Return of idle extents and of large blocks' tails to the kernel, and of the descriptors inside
-//! long clean extents, of which only the first and the last say anything.
+//! Returns idle extents and the tails of large blocks to the kernel. Also the descriptors inside long clean extents: only
+//! the first and the last descriptor of an extent are used.
 //!
-//! What goes is taken out of the trees under the lock and marked as leaving, the lock is dropped,
-//! the kernel is called, and under the lock it comes back as clean. So no lock is held over the
-//! system call, and nobody can be given a page that is about to be emptied.
+//! Under the lock an idle extent is taken out of the trees and marked as leaving. Without the lock the kernel is called.
+//! Under the lock the extent is put back into the trees, as clean. So no lock is held during the system call,
+//! and no request gets a page that is about to be emptied.
 
 use super::Arena;
 use super::extents::Extents;
@@ -18,15 +18,15 @@ use crate::os::{Os, PageRun};
 use crate::size::GRANULE;
 use core::ptr::null_mut;
 
-/// Runs returned with one drop of the lock: enough to share a system call, few enough that taking
-/// them out and putting them back stays below 50 microseconds.
+/// Runs that are returned together: enough to share a system call, and so few that it takes less than 50 microseconds
+/// under the lock to take them out and to put them back.
 const BATCH: usize = 8;
-/// Descriptors, which are of runs, looked at with the lock held once.
+/// Runs whose descriptors are read before the lock is released.
 const LOOK: u32 = 256;
-/// An extent goes when its memory was free at this many ticks running (second chance).
+/// An extent is returned when its memory was free at so many ticks in a row (second chance).
 pub const IDLE_TICKS: u32 = 2;
 
-/// What of a unit goes.
+/// The part of a unit that is returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// A dirty extent, whole.
@@ -48,7 +48,7 @@ impl Leaving {
     const NONE: Self = Self { head: null_mut(), len: 0, part: Part::Extent };
 }
 
-/// A batch of what leaves.
+/// Units that are leaving together.
 struct Batch {
     leaving: [Leaving; BATCH],
     count: usize,
@@ -63,14 +63,14 @@ impl Batch {
     }
 }
 
-/// How a pass looks for what is idle.
+/// The state of a pass that looks for idle memory.
 struct Look {
     now: u32,
-    /// Everything is idle.
+    /// All free memory counts as idle.
     force: bool,
     /// Descriptors that may be looked at before the lock is dropped.
     left: u32,
-    /// Something free was not idle yet.
+    /// Free memory was seen that is not idle yet.
     more: bool,
 }
 
@@ -83,7 +83,7 @@ impl Look {
         self.left > 0 && batch.count < BATCH
     }
 
-    /// Notes that what was looked at is not idle.
+    /// Notes that the run just read is not idle.
     fn at_young(&mut self) {
         self.left -= 1;
         self.more = true;
@@ -96,14 +96,14 @@ pub const fn is_idle(stamp: u32, now: u32) -> bool {
 }
 
 impl Arena {
-    /// Returns all extents that are idle at tick `now`, or with `force` all that are free. One pass at a time: the
-    /// caller sees to it.
+    /// Returns all extents that are idle at tick `now`, or with `force` all that are free. The caller makes
+    /// one pass at a time.
     pub fn purge<O: Os>(&self, os: &O, now: u32, force: bool) -> Purged {
         let mut total = Purged::default();
         let mut look = Look { now, force, left: 0, more: false };
         self.lock(os).start_pages();
         let pages_gone = self.return_all(os, &mut look, &mut total, Extents::take_pages);
-        // Only now: what became clean above has descriptors that may go.
+        // After the extents: those that became clean above have descriptors that can be returned.
         self.lock(os).stale.start();
         if pages_gone {
             self.return_all(os, &mut look, &mut total, Extents::take_descriptors);
@@ -112,8 +112,8 @@ impl Arena {
         total
     }
 
-    /// Returns batch by batch what `take` takes out. False if the kernel refused: trying locked pages again at once
-    /// would never end.
+    /// Returns, batch by batch, the units that `take` finds. False if the kernel refused some: the pages are locked, and
+    /// trying again at once would never end.
     fn return_all<O: Os>(
         &self,
         os: &O,
@@ -131,7 +131,7 @@ impl Arena {
                 // SAFETY: marked as leaving under the lock, so only we read these descriptors' ends.
                 let run_count = unsafe { runs_of(leaving, os.page_bytes(), &mut runs) };
                 assert_none_held();
-                // SAFETY: the runs were taken out of every list under the lock: nobody else uses them.
+                // SAFETY: the runs were taken out of every list under the lock: no other thread uses them.
                 let discarded = unsafe { os.discard(&runs[..run_count]) };
                 total.returned_bytes += discarded.returned_bytes;
                 total.refused_bytes += discarded.refused_bytes;
@@ -139,7 +139,7 @@ impl Arena {
                 let refused = discarded.refused_bytes > 0;
                 let mut extents = self.lock(os);
                 for item in leaving {
-                    // SAFETY: marked as leaving by `take`, so nobody else touched it.
+                    // SAFETY: marked as leaving by `take`, so no other thread touched it.
                     unsafe { extents.returned(item, refused, look.now) };
                 }
                 if refused {
@@ -154,7 +154,7 @@ impl Arena {
 }
 
 impl Extents {
-    /// Begins a look at all that may have idle pages.
+    /// Starts the walks over all lists whose units may have idle pages.
     fn start_pages(&mut self) {
         self.aging.start();
         self.tails.start();
@@ -212,9 +212,9 @@ impl Extents {
         self.stale.is_over()
     }
 
-    /// Cuts one dirty extent into pieces that are idle, which leave, and the rest, which stays. Where the batch is full or
-    /// enough was looked at, the rest is looked at again with the next batch; one that begins with more young runs
-    /// than one look can see waits for the next tick.
+    /// Cuts one dirty extent into idle pieces, which leave, and the rest, which stays. If the batch is full, or enough runs
+    /// were read, the rest is read with the next batch. An extent that begins with more young runs than one look reads
+    /// waits for the next tick.
     ///
     /// # Safety
     /// `extent` is the head of a dirty extent, and the look goes on.
@@ -254,8 +254,8 @@ impl Extents {
                 if end == len {
                     return self.link_dirty(head, len - start, oldest, Walk::push);
                 }
-                // Something idle follows, or what was not looked at. Free extents side by side would have to be one, so
-                // the young run stays with it unless it leaves now.
+                // An idle run follows, or one that was not read yet. Neighbouring free extents must be one extent, so the
+                // young run stays together with that one, unless it leaves now.
                 if !look.goes_on(batch) {
                     let is_long = start == 0 && is_first && look.left == 0;
                     let push = if is_long { Walk::push_for_later } else { Walk::push_for_now };
@@ -274,14 +274,14 @@ impl Extents {
     /// The `len` granules at `head` belong to the caller.
     unsafe fn leave(&mut self, head: *mut Granule, len: u32, part: Part) -> Leaving {
         let kind = if cfg!(ebb_mutation = "leaving_extent") { Kind::Free } else { Kind::Leaving };
-        // SAFETY: the granules belong to the caller (fn contract), so nobody else writes the descriptors at their
+        // SAFETY: the granules belong to the caller (fn contract), so no other thread writes the descriptors at their
         // ends.
         unsafe { mark_ends(head, len, kind) };
         self.leaving_granules += len as usize;
         Leaving { head, len, part }
     }
 
-    /// Puts what was leaving back: as clean, or as it was where the kernel refused.
+    /// Puts a unit back that was leaving: as clean, or unchanged if the kernel refused.
     ///
     /// # Safety
     /// `item` came from `take_idle`.
@@ -312,7 +312,7 @@ impl Extents {
     }
 }
 
-/// The pages of what leaves: a run for each item that has whole pages. Returns how many.
+/// The pages of the leaving items: one run for each item that has whole pages. Returns how many runs.
 ///
 /// # Safety
 /// The items are leaving, so their first and last descriptors do not change.

@@ -1,8 +1,8 @@
 //! A region: one reservation of address space with its byte map and its descriptors.
 //!
-//! Address space is handed out from the front; what lies behind `top` was never used. The byte map
-//! has a byte a granule, the class number of the slab there or 0, and is readable for the whole
-//! region, so that a look-up is one subtraction, one comparison and one load.
+//! Address space is handed out from the front; granules from `top` on were never used. The byte map has one byte per
+//! granule: the class of the slab there, or 0. It is readable for the whole region, so that a look-up is one subtraction,
+//! one comparison and one load.
 
 use super::granule::Granule;
 use crate::os::{Os, OsError, Scarce};
@@ -21,7 +21,7 @@ pub struct Region {
     pub granules: usize,
     /// Granules handed out so far: the bound of every look-up.
     pub top: usize,
-    /// What was never used reads as zero and is not resident.
+    /// Granules that were never used read as zero and are not resident.
     pub clean: bool,
     /// Granules that are readable and writable.
     pub(super) committed: usize,
@@ -40,7 +40,7 @@ pub struct Region {
 pub enum NoGrowth {
     /// Its address space is used up: another region may have more.
     Full,
-    /// The kernel gives no memory for it: neither would it for another.
+    /// The kernel gives no memory. Another region would not help.
     Refused(OsError),
 }
 
@@ -50,7 +50,7 @@ impl Region {
         base: 0,
         granules: 0,
         top: 0,
-        clean: true,
+        clean: false,
         committed: 0,
         map: 0,
         descriptors: 0,
@@ -70,7 +70,7 @@ impl Region {
         let map = match os.reserve(map_bytes + descriptor_bytes, GRANULE) {
             Ok(map) => map.as_ptr() as usize,
             Err(error) => {
-                // SAFETY: reserved just above, nobody knows it.
+                // SAFETY: reserved just above, no thread knows it.
                 unsafe { os.release_blocks(base, granules * GRANULE) };
                 return Err(error);
             }
@@ -89,14 +89,14 @@ impl Region {
 
     /// Undoes [`Region::reserve`].
     pub fn release<O: Os>(self, os: &O) {
-        // SAFETY: called only for a region that nobody uses anything of.
+        // SAFETY: called only for a region that no thread uses anything of.
         unsafe { os.release_blocks(self.base, self.granules * GRANULE) };
         self.release_metadata(os);
     }
 
-    /// The same, where the address space of its blocks went already.
+    /// The same, if the address space of its blocks was unmapped before.
     pub fn release_metadata<O: Os>(self, os: &O) {
-        // SAFETY: nobody uses anything of the region any more, as `self` is consumed; the range is its metadata.
+        // SAFETY: no thread uses anything of the region any more, as `self` is consumed; the range is its metadata.
         unsafe { os.release(self.map, self.metadata_end - self.map) };
     }
 
@@ -122,7 +122,7 @@ impl Region {
         }
         if end > self.committed {
             let goal = end.next_multiple_of(STEP).min(self.granules);
-            // A whole step may be more than the kernel has left.
+            // The kernel may have less memory left than a whole step.
             self.commit_to(os, goal)
                 .or_else(|_| self.commit_to(os, end))
                 .map_err(NoGrowth::Refused)?;
@@ -190,7 +190,7 @@ impl Region {
     }
 }
 
-/// Takes a commit of metadata back that no granule needs: from `before` bytes behind `start` to `after`. Returns how
+/// Takes a commit of metadata back that no granule needs: from `before` bytes after `start` to `after`. Returns how
 /// many bytes are committed.
 fn undo_commit<O: Os>(os: &O, start: usize, before: usize, after: usize) -> usize {
     if before == after {

@@ -55,7 +55,7 @@ impl Arena {
     /// its pages may be resident, `forget` with each large block.
     ///
     /// # Safety
-    /// Nobody uses a block of the arena, no bin knows a slab of it, and nothing of it is leaving.
+    /// No thread uses a block of the arena, no bin knows a slab of it, and nothing of it is leaving.
     pub unsafe fn free_everything<O: Os>(
         &self,
         os: &O,
@@ -111,7 +111,7 @@ impl Arena {
     /// Gives all address space back.
     ///
     /// # Safety
-    /// Nobody uses a block of the arena or looks an address of it up, and nothing of it is leaving.
+    /// No thread uses a block of the arena or looks an address of it up, and nothing of it is leaving.
     pub unsafe fn release_regions<O: Os>(&self, os: &O) {
         let mut extents = self.lock(os);
         for view in &self.views {
@@ -139,7 +139,7 @@ impl Extents {
     unsafe fn release_blocks<O: Os>(&self, os: &O, region: &Region) {
         let release = |from: usize, to: usize| {
             if from < to {
-                // SAFETY: nobody uses the region any more (fn contract), and the part lies inside it.
+                // SAFETY: no thread uses the region any more (fn contract), and the part lies inside it.
                 unsafe {
                     os.release_blocks(region.base + from * GRANULE, (to - from) * GRANULE);
                 }

@@ -35,7 +35,7 @@ impl Arena {
                 break;
             };
             let bytes = len as usize * GRANULE;
-            // SAFETY: taken out of the tree under the lock, so nobody uses it.
+            // SAFETY: taken out of the tree under the lock, so no thread uses it.
             let gone = unsafe { os.give_up(base, bytes, scarce) }.is_ok();
             // SAFETY: taken out above.
             unsafe { self.lock(os).given_up(head, len, gone.then_some(scarce)) };
@@ -89,9 +89,9 @@ impl Extents {
     }
 
     /// # Safety
-    /// The granules belong to nobody, and their memory is given up to `scarce`.
+    /// The granules are in no extent, and their memory is given up to `scarce`.
     unsafe fn list_given(&mut self, head: *mut Granule, len: u32, scarce: Scarce) {
-        // SAFETY: the granules belong to nobody (fn contract), and the lock is held (`&mut self` comes from the
+        // SAFETY: the granules are in no extent (fn contract), and the lock is held (`&mut self` comes from the
         // lock's guard), so both ends may be written.
         unsafe {
             mark_ends(head, len, Kind::Leaving);

@@ -5,7 +5,7 @@
 //! Pages are fresh when they were not resident before: from address space that was never used, from
 //! clean extents, and returned pages of slabs. They become resident when they are touched, soon.
 
-use super::Arena;
+use super::{Arena, GROWTH_STEP};
 use crate::base::sync::Ordering as SeamOrdering;
 use crate::os::Os;
 use core::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering;
 const GROWN: usize = 1 << (usize::BITS - 2);
 
 impl Arena {
-    /// Counts room for slots that a cache has got. What is freed into it no flush tells of, so it counts
-    /// as freed from now on: else threads that free a little each would never wake the purger.
+    /// Counts the bytes of slots that fit into a cache's new stack as freed. Frees into that room cause no flush, and only
+    /// flushes are counted: threads that free a little each would never wake the purger.
     pub(crate) fn note_room(&self, bytes: usize) {
         self.freed_bytes.fetch_add(bytes, SeamOrdering::Relaxed);
     }
@@ -23,9 +23,8 @@ impl Arena {
     /// Counts pages that will become resident.
     pub(crate) fn note_fresh(&self, bytes: usize) {
         let fresh = self.fresh_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if fresh >= self.growth_mark.load(Ordering::Relaxed)
-            && self.freed_bytes.load(SeamOrdering::Relaxed) & GROWN == 0
-        {
+        let mark = self.growth_mark.load(Ordering::Relaxed).wrapping_add(GROWTH_STEP);
+        if fresh >= mark && self.freed_bytes.load(SeamOrdering::Relaxed) & GROWN == 0 {
             self.freed_bytes.fetch_or(GROWN, SeamOrdering::Relaxed);
         }
     }
@@ -37,7 +36,7 @@ impl Arena {
 
     /// The next look is due when [`Arena::fresh_bytes`] comes to `mark`.
     pub fn set_growth_mark(&self, mark: usize) {
-        self.growth_mark.store(mark, Ordering::Relaxed);
+        self.growth_mark.store(mark.wrapping_sub(GROWTH_STEP), Ordering::Relaxed);
     }
 
     /// Bytes freed since the last tick, and far more once the heap has grown up to the mark: one load
@@ -64,7 +63,7 @@ impl Arena {
         freed > 0 || fresh > 0
     }
 
-    /// A pass begins: what is freed from now on is for the next.
+    /// A pass begins: memory freed from here on is for the next pass.
     pub fn reset_freed(&self) {
         self.freed_bytes.fetch_and(GROWN, SeamOrdering::Relaxed);
     }

@@ -94,7 +94,7 @@ impl Line {
     }
 }
 
-/// What a structure that tests have torn leads to: whoever follows it ends the process.
+/// What a structure that tests have torn leads to: the thread that follows it ends the process.
 #[cfg(test)]
 pub fn torn<T>() -> *mut T {
     core::ptr::without_provenance_mut(align_of::<T>())

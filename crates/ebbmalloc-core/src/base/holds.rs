@@ -3,9 +3,9 @@
 
 #[cfg(not(feature = "holds"))]
 mod off {
-    use crate::base::rank::Rank;
+    use crate::base::rank::KeptRank;
 
-    /// A hold of a lock that nobody times.
+    /// A hold of a lock whose time is not measured.
     pub struct Held;
 
     impl Held {
@@ -15,7 +15,7 @@ mod off {
         }
 
         #[inline(always)]
-        pub(in crate::base) fn end(&self, _: Rank) {}
+        pub(in crate::base) fn end(&self, _: KeptRank) {}
     }
 }
 

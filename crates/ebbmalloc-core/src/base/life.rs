@@ -5,8 +5,8 @@
 //! no case of its own. `orders` counts the holders, who want no thread, and says whether the thread's pause is over.
 //!
 //! A start writes `thread` and then reads `orders`; a holder writes `orders` and then reads `thread`, with a
-//! full fence in between on both sides. So a start sees the holder and goes back, or the holder sees the start and
-//! waits for the thread, whose first look at its orders ends it.
+//! full fence in between on both sides. So either the start sees the holder and gives up, or the holder sees the start and
+//! waits for the thread, which ends when it first reads its orders.
 //!
 //! Loom (`life::loom_tests`): one holder and two, against a thread that runs and against a start.
 
@@ -52,7 +52,7 @@ pub enum Start {
 
 /// See the module.
 pub struct Life {
-    /// Id of the thread, or [`STARTING`], or 0. Written by whoever starts the thread, and by the kernel. Acquire of a 0
+    /// Id of the thread, or [`STARTING`], or 0. Written by the thread that starts it, and by the kernel. Acquire of a 0
     /// pairs with the kernel's clearing, and with the release in `leave`.
     thread: AtomicU32,
     /// [`HASTEN`] and a number of [`HOLDER`]s.
@@ -61,7 +61,7 @@ pub struct Life {
 
 impl Life {
     initialiser! {
-        /// No thread, and nobody who minds.
+        /// No thread, and no holder that keeps one from starting.
         pub fn new() -> Self {
             Self { thread: AtomicU32::new(0), orders: AtomicU32::new(0) }
         }

@@ -1,20 +1,21 @@
-//! A futex lock around a value, with a rank that debug tests check.
+//! A futex lock around a value. Unit tests check that locks are taken in the order of their ranks.
 //!
 //! Three states as in Drepper, "Futexes Are Tricky" (2011): free, held, held with sleepers. The
 //! value can be reached only through a [`Guard`]. Locks are taken in the order of [`Rank`].
 
 use super::holds::Held;
+use super::rank::KeptRank;
 pub use super::rank::Rank;
 use super::sync::{AtomicU32, Ordering, UnsafeCell, initialiser, spin_hint};
 use crate::os::Os;
 use core::ops::{Deref, DerefMut};
 
-/// Whether a call may wait for a lock. A signal handler that interrupted a request may not: its own thread may hold it.
+/// Whether a call may wait for a lock. In a signal handler it may not: the interrupted thread itself may hold the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It may.
+    /// It may wait.
     Yes,
-    /// It fails instead.
+    /// It fails if the lock is held.
     No,
 }
 
@@ -22,15 +23,15 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 /// Tries before sleeping: a critical section here is shorter than a futex call (about 1 µs).
-/// To loom a spin is a schedule more that shows nothing new.
+/// None under loom: a spin would only add schedules.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// A value behind a lock.
 pub struct Lock<T> {
-    /// Written by whoever takes or gives back the lock. Acquire on taking pairs with the release
-    /// on giving back (loom: `lock_hands_over_the_value`).
+    /// Written by the thread that takes or releases the lock. Acquire on taking pairs with the release
+    /// on releasing (loom: `lock_hands_over_the_value`).
     state: AtomicU32,
-    rank: Rank,
+    rank: KeptRank,
     value: UnsafeCell<T>,
 }
 
@@ -38,13 +39,13 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// Where in a lock its value is.
+    /// Offset of the value in a lock.
     pub const VALUE: usize = core::mem::offset_of!(Self, value);
 
     initialiser! {
         /// A free lock around `value`.
         pub fn new(rank: Rank, value: T) -> Self {
-            Self { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+            Self { state: AtomicU32::new(FREE), rank: rank.kept(), value: UnsafeCell::new(value) }
         }
     }
 
@@ -63,8 +64,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes the lock if it is free. Never waits, so a signal handler may call it whatever the
-    /// interrupted thread holds.
+    /// Takes the lock if it is free. It never waits, so a signal handler may call it even if the interrupted thread holds
+    /// locks.
     #[inline]
     pub fn try_lock<'a, O: Os>(&'a self, os: &'a O) -> Option<Guard<'a, T, O>> {
         self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
@@ -72,7 +73,7 @@ impl<T> Lock<T> {
         Some(Guard::new(self, os))
     }
 
-    /// Takes the lock, or without waiting only if it is free.
+    /// Takes the lock. With [`Wait::No`] only if it is free.
     #[inline]
     pub fn lock_if<'a, O: Os>(&'a self, os: &'a O, wait: Wait) -> Option<Guard<'a, T, O>> {
         match wait {
@@ -105,14 +106,14 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes the lock without a guard, as a thread holds it in the middle of a change; [`Lock::thaw`] gives it back.
+    /// Takes the lock without a guard, like a thread that never finishes a change; [`Lock::thaw`] releases it.
     #[cfg(test)]
     pub fn freeze<O: Os>(&self, os: &O) {
         self.take(os);
         order::taking_unordered(self.rank);
     }
 
-    /// Gives back a lock that [`Lock::freeze`] took.
+    /// Releases a lock that [`Lock::freeze`] took.
     ///
     /// # Safety
     /// The calling thread holds the lock by `freeze`.
@@ -125,20 +126,20 @@ impl<T> Lock<T> {
     /// Calls `work` with the value, whether or not the lock is held.
     ///
     /// # Safety
-    /// Nobody else uses the value meanwhile: the caller holds the lock, or is its process's only thread.
+    /// No other thread uses the value meanwhile: the caller holds the lock, or is its process's only thread.
     pub unsafe fn frozen_value<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: nobody else uses the value (fn contract), and `freeze` and the process's only thread hold no guard.
+        // SAFETY: no other thread uses the value (fn contract), and `freeze` and the process's only thread hold no guard.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Whether somebody holds the lock. In the child of a fork that ran no handlers: whether the value may be
-    /// half changed.
+    /// Whether a thread holds the lock. In the child of a fork that ran no handlers this says that the value may be half
+    /// changed.
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
-    /// Makes the lock free whatever its state: in the child of a fork that ran no handlers, where
-    /// the holder, if there was one, does not exist.
+    /// Makes the lock free. For the child of a fork that ran no handlers, where the thread that held the lock does not
+    /// exist.
     ///
     /// # Safety
     /// No thread of this process holds the lock.
@@ -158,7 +159,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// The right to use the value; gives the lock back when dropped.
+/// The right to use the value; releases the lock when dropped.
 pub struct Guard<'a, T, O: Os> {
     lock: &'a Lock<T>,
     os: &'a O,
@@ -166,7 +167,7 @@ pub struct Guard<'a, T, O: Os> {
 }
 
 impl<'a, T, O: Os> Guard<'a, T, O> {
-    /// Of a lock that was taken just now.
+    /// The guard of a lock that was just taken.
     #[inline(always)]
     fn new(lock: &'a Lock<T>, os: &'a O) -> Self {
         Self { lock, os, held: Held::begin() }
@@ -199,14 +200,14 @@ impl<T, O: Os> Drop for Guard<'_, T, O> {
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-/// The calling thread holds no lock, as always when the kernel takes pages. Checked in unit tests.
+/// Asserts, in unit tests, that the calling thread holds no lock: none may be held while the kernel takes pages.
 #[inline(always)]
 pub fn assert_none_held() {
     order::assert_none_held();
 }
 
-/// The ranks that this thread holds, checked in unit tests: a violated order is a deadlock that
-/// has not happened yet.
+/// The ranks that this thread holds. Unit tests fail on a wrong order, because two threads could deadlock, even if they
+/// did not in this run.
 #[cfg(all(test, not(loom)))]
 mod order {
     use super::Rank;
@@ -242,13 +243,13 @@ mod order {
 
 #[cfg(not(all(test, not(loom))))]
 mod order {
-    use super::Rank;
+    use super::KeptRank;
     #[inline(always)]
-    pub fn taking(_: Rank) {}
+    pub fn taking(_: KeptRank) {}
     #[inline(always)]
-    pub fn taking_unordered(_: Rank) {}
+    pub fn taking_unordered(_: KeptRank) {}
     #[inline(always)]
     pub fn assert_none_held() {}
     #[inline(always)]
-    pub fn giving(_: Rank) {}
+    pub fn giving(_: KeptRank) {}
 }

@@ -1,10 +1,10 @@
 //! Metadata memory: small pieces for bitmaps and thread caches, apart from the heap's own pages.
 //!
 //! Pieces are powers of two from 16 bytes to 64 KiB. Blocks of 64 KiB hold pieces of one size each; a
-//! block of which no piece is in use goes back to the kernel when it was idle for two passes, like
-//! the heap's own memory; a piece that nobody used since the last pass may be idle when it comes back.
+//! block of which no piece is in use is returned to the kernel when it was idle for two passes, like
+//! the heap's own memory; a piece that no thread used since the last pass may be idle when it comes back.
 //! Blocks are cut from chunks of address space, whose first block describes the others. A free piece
-//! has the link to the next in its first word: metadata is the allocator's own, nobody else can write
+//! has the link to the next in its first word: metadata is the allocator's own, no other thread can write
 //! there.
 
 use super::list::{Linked, List};
@@ -47,7 +47,7 @@ struct Pool {
     resident_bytes: usize,
     /// Purges so far. Wraps.
     passes: u32,
-    /// Times that everything was abandoned. A chunk of an earlier time is nobody's.
+    /// How often everything was abandoned. A chunk from before the last time is never used again.
     generation: u32,
 }
 
@@ -149,7 +149,7 @@ impl Metadata {
         NonNull::new(piece as *mut u8)
     }
 
-    /// Takes a piece back. `idle` says that nobody used it since the last pass.
+    /// Takes a piece back. `idle` says that no thread used it since the last pass.
     ///
     /// # Safety
     /// `piece` came from [`Metadata::allocate`] with the same `bytes` and is not used any more.
@@ -200,7 +200,7 @@ impl Metadata {
                 *run = PageRun { start: start_of(block), bytes: BLOCK };
             }
             assert_none_held();
-            // SAFETY: the blocks are empty and in no list: nobody else knows them.
+            // SAFETY: the blocks are empty and in no list: no other thread knows them.
             let discarded = unsafe { os.discard(&runs[..count]) };
             total.returned_bytes += discarded.returned_bytes;
             total.refused_bytes += discarded.refused_bytes;
@@ -358,7 +358,7 @@ fn new_chunk<O: Os>(os: &O, generation: u32) -> Option<*mut Chunk> {
     os.settle_huge_metadata(start, CHUNK);
     // SAFETY: reserved just above, and long enough.
     if unsafe { os.commit(start, STEP * BLOCK) }.is_err() {
-        // SAFETY: reserved just above, and nobody knows it yet.
+        // SAFETY: reserved just above, and no thread knows it yet.
         unsafe { os.release(start, CHUNK) };
         return None;
     }

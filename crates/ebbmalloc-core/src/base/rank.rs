@@ -18,3 +18,27 @@ pub enum Rank {
     /// Metadata memory.
     Metadata,
 }
+
+/// What a lock keeps of its rank: all of it, for tests and `holds`. Without them it keeps nothing: the locks in the static
+/// heap are zero then, and take no room in the file.
+#[cfg(any(test, feature = "holds"))]
+pub type KeptRank = Rank;
+
+/// What a lock keeps of its rank: nothing.
+#[cfg(not(any(test, feature = "holds")))]
+#[derive(Clone, Copy, Debug)]
+pub struct KeptRank;
+
+impl Rank {
+    /// What a lock of this rank keeps.
+    #[cfg(any(test, feature = "holds"))]
+    pub const fn kept(self) -> KeptRank {
+        self
+    }
+
+    /// What a lock of this rank keeps.
+    #[cfg(not(any(test, feature = "holds")))]
+    pub const fn kept(self) -> KeptRank {
+        KeptRank
+    }
+}

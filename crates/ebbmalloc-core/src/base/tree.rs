@@ -170,7 +170,7 @@ impl<N: Node, O: Order<N>> Tree<N, O> {
         at
     }
 
-    /// The first of which `holds` is true, as it is then of all behind it; null if there is none.
+    /// The first of which `holds` is true, as it is then of all after it; null if there is none.
     ///
     /// # Safety
     /// The caller holds the lock.
@@ -226,7 +226,7 @@ impl<N: Node, O: Order<N>> Tree<N, O> {
 }
 
 impl<N: Node> Tree<N, ByAddress> {
-    /// The first behind `address`; null if there is none.
+    /// The first after `address`; null if there is none.
     ///
     /// # Safety
     /// The caller holds the lock.

@@ -1,5 +1,5 @@
 //! The bins of all shards, as caches and the slow paths meet them: slots are taken from a shard's own bins,
-//! borrowed where those are empty, and put back into the bins they came from, whoever frees them.
+//! borrowed where those are empty, and put back into the bins they came from, the thread that frees them.
 
 use super::cache::Cache;
 use super::explicit::{EXPLICIT, ExplicitArena};

@@ -1,16 +1,16 @@
 //! A thread's cache: for each class a stack of free slots, and the words by which the purger can
 //! take it over while its owner sleeps.
 //!
-//! The protocol, one-sided on purpose (the owner pays two plain stores and two loads, the purger
-//! pays a system call):
+//! The protocol is asymmetric on purpose: the owner pays for two plain stores and two loads, the purger for a system
+//! call.
 //!
-//! - The owner sets `in_use`, looks at `claim`, works, clears `in_use` with release. If it meets a
-//!   claim it clears `in_use` at once and goes around its cache; it never waits.
-//! - The purger sets `claim` on all caches, makes every thread pass a barrier (membarrier), and
-//!   takes those whose `in_use` it then reads as 0, with acquire. Others it leaves alone.
+//! - The owner sets `in_use`, reads `claim`, works, and clears `in_use` with release. If `claim` is set, the owner clears
+//!   `in_use` at once and does not use its cache for this operation. It never waits.
+//! - The purger sets `claim` on some caches and makes every thread pass a barrier (membarrier). Then it reads each
+//!   `in_use` with acquire and takes the caches where it is 0. It leaves the others alone.
 //!
-//! Why they cannot both work: the owner's store to `in_use` comes before its load of `claim` in
-//! program order, and the compiler keeps it so. If the barrier falls on the owner before the store,
+//! Why both cannot use a cache at once: the owner's store to `in_use` comes before its load of `claim` in
+//! program order, and the compiler does not change that. If the barrier falls on the owner before the store,
 //! the owner's load comes after the barrier and sees the claim; if it falls after the store, the
 //! purger sees the store. This is the asymmetric Dekker of Linux's membarrier(2) manual page.
 //! A signal handler that interrupts the owner finds `in_use` set and does not touch the cache.
@@ -18,7 +18,7 @@
 //!
 //! The low-water mark: at a tick the purger sets each stack's `low` to its top. The owner's pop stops
 //! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
-//! under `low` at the next tick was not touched in between, and goes. So the mark costs no instruction.
+//! below `low` at the next tick was not touched in between, and is put back. The mark costs no instruction on the fast path.
 
 use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::exact::u8_of;
@@ -31,7 +31,7 @@ use core::ptr::{NonNull, null_mut};
 pub enum Entered {
     /// The cache is the caller's until it leaves.
     Mine,
-    /// The purger has it: go around it.
+    /// The purger has it: the operation must do without the cache.
     Claimed,
     /// A signal handler has interrupted an operation of this very thread.
     Nested,
@@ -57,12 +57,12 @@ pub struct Cache {
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
     pub(super) home: core::sync::atomic::AtomicU16,
-    /// All ones, and in a rationed cache zero: what is left of a class that is taken past the rations.
-    /// Written by the owner alone.
+    /// A mask for the class of a pop that must not use a ration: all ones; in a rationed cache zero, so that the pop uses
+    /// class 0, whose stack is always empty. Written by the owner alone.
     pub(super) unrationed: UnsafeCell<usize>,
     /// Memory of the rations (`ration.rs`); null but in a rationed cache. Under the cache's protocol.
     pub(super) rations: UnsafeCell<*mut u8>,
-    /// Made by the program and used by whichever thread names it, not a thread's own. Never changes.
+    /// The program made this cache, and any thread may name it; it is not the cache of one thread. Never changes.
     pub(super) explicit: bool,
     /// The next cache in the registry. Under the registry's lock.
     pub(super) next: UnsafeCell<*mut Cache>,
@@ -86,8 +86,8 @@ pub(super) const QUICK_CLASSES: [u8; QUICK_MAX / QUANTUM + 1] = {
     classes
 };
 
-/// Enters for a fast operation, or else does `otherwise`: when the owner is inside already, or the purger wants
-/// the cache. [`Cache::enter`], written for speed: five instructions.
+/// Enters for a fast operation. If the owner is inside already, or the purger wants the cache, it does `otherwise`. Like
+/// [`Cache::enter`], but written for speed: five instructions.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 macro_rules! enter_or {
     ($cache:expr, $otherwise:expr) => {
@@ -123,9 +123,9 @@ macro_rules! enter_or {
 }
 
 impl Cache {
-    /// Where in a cache the address of the next one is.
+    /// Offset of the next cache's address in a cache.
     pub const NEXT: usize = core::mem::offset_of!(Self, next);
-    /// Where in a cache its stacks are.
+    /// Offset of the stacks in a cache.
     pub const STACKS: usize = core::mem::offset_of!(Self, stacks);
 
     initialiser! {
@@ -147,14 +147,13 @@ impl Cache {
         }
     }
 
-    /// Like [`Cache::none`], and entered for ever: many threads may meet it at once, and it is never
-    /// written to.
+    /// Like [`Cache::none`], but it counts as entered: many threads use it at once, and it is never written to.
     #[cfg(not(loom))]
     pub const fn closed() -> Self {
         Self { in_use: AtomicU8::new(1), ..Self::none() }
     }
 
-    /// Bytes of a cache with the first memory of its stacks, which lies behind it.
+    /// Bytes of a cache with the first memory of its stacks, which lies after it.
     pub const BYTES: usize = size_of::<Self>() + Stack::ALL_FIRST_WORDS * size_of::<Entry>();
 
     /// Makes an empty cache for `shard` at `place`; `explicit` if it is no thread's own.
@@ -189,8 +188,7 @@ impl Cache {
     }
 
     /// Takes the newest slot of the class for `size` bytes, at most [`QUICK_MAX`]; `None` if the slow
-    /// path must be taken, for whatever reason. This is the fast path of malloc: no lock, no locked
-    /// instruction.
+    /// path must be taken. This is the fast path of malloc: no lock, no locked instruction.
     #[inline(always)]
     pub fn pop_quick(&self, size: usize) -> Option<NonNull<u8>> {
         self.pop(self.quick_class(size))
@@ -243,7 +241,7 @@ impl Cache {
         kept
     }
 
-    /// Whether the owner is inside. Asked by the owner itself, or by what interrupted it.
+    /// Whether the owner is inside. Called by the owner itself, or by a signal handler that interrupted it.
     #[inline(always)]
     fn is_entered(&self) -> bool {
         #[cfg(loom)]
@@ -290,12 +288,12 @@ impl Cache {
         self.in_use.load(order) == 0 || cfg!(ebb_mutation = "seize_check")
     }
 
-    /// Purger: gives the cache back, whether it had it or not.
+    /// Purger: ends the claim, whether it got the cache or not.
     pub fn unclaim(&self) {
         self.claim.store(0, Ordering::Release);
     }
 
-    /// Calls `work` with the stack of a class and what is known of its demand.
+    /// Calls `work` with the stack of a class and its [`Demand`].
     ///
     /// # Safety
     /// The caller has entered or seized the cache.

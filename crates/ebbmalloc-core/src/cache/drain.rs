@@ -1,4 +1,4 @@
-//! Draining a cache: what its thread did not touch since the last tick goes back to the bins, in steps, so
+//! Draining a cache: slots that its thread has not touched since the last tick are put into the bins, in steps, so
 //! that no lock is held for long.
 
 use super::bins::Bins;
@@ -8,16 +8,16 @@ use crate::os::Os;
 use crate::size::{CLASS, CLASSES};
 use crate::slab::bin::{Age, Supply};
 
-/// Times as many cold slots as used ones show that a stack is what a burst has left.
+/// If a stack has so many times more cold slots than used ones, it is left over from a burst.
 const OVER: usize = 4;
 
 /// A drain of a cache, and how far it has come.
 pub struct Drain {
-    /// Everything goes, not only what is cold.
+    /// All slots are put back, not only cold ones.
     all: bool,
-    /// The class whose turn it is.
+    /// The class that the drain has come to.
     class: usize,
-    /// Slots of it that were put back.
+    /// Slots of this class that were put back.
     count: usize,
     /// Bytes put back into slabs.
     pub put_back_bytes: usize,
@@ -26,25 +26,25 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// A drain that begins: of what is cold, or with `all` of everything.
+    /// A drain that begins: of the cold slots, or with `all` of all slots.
     pub const fn new(all: bool) -> Self {
         Self { all, class: 1, count: 0, put_back_bytes: 0, kept_bytes: 0 }
     }
 
-    /// Of what it puts back: cold slots were not used since the last tick.
+    /// The age of the slots that it puts back: cold slots were not used since the last tick.
     const fn age(&self) -> Age {
         if self.all { Age::Fresh } else { Age::Idle }
     }
 
-    /// Whether everything goes.
+    /// Whether all slots are put back.
     pub const fn all(&self) -> bool {
         self.all
     }
 }
 
 impl Cache {
-    /// Puts back what was not touched since the last call, and sets the marks for the next. With
-    /// `all`, puts everything back. Returns the bytes put back and the bytes kept.
+    /// Puts back the slots that were not touched since the last call, or with `all` all slots, and sets the marks for the
+    /// next call. Returns the bytes put back and the bytes kept.
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
@@ -60,8 +60,8 @@ impl Cache {
         (drain.put_back_bytes, drain.kept_bytes)
     }
 
-    /// Goes on with a drain, putting back no more than about `budget` slots, which it lessens. True if it came to
-    /// the end.
+    /// Continues a drain. Puts back about `budget` slots at most, and subtracts them from `budget`. True if the drain is
+    /// complete.
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
@@ -105,12 +105,12 @@ impl Cache {
                     if count < cold {
                         return false;
                     }
-                    // Of a stack that was empty already nobody knows when it was used.
+                    // If the stack was empty before, it is not known when it was last used.
                     let mut idle = !drain.all && drain.count > 0;
                     if drain.count > 0 {
                         demand.was_cold();
-                        // A burst is over. What is left of it lies here and there, a page each; a refill
-                        // takes slots side by side.
+                        // A burst is over. The rest of its slots are scattered, each on another page; a refill
+                        // brings slots that are neighbours.
                         let rest = stack.len();
                         if rest > 0 && drain.count >= OVER * rest {
                             bins.put(supply, class, stack.oldest(rest), Age::Fresh, Wait::Yes);

@@ -222,18 +222,18 @@ impl ExplicitArena {
         sweep.finish()
     }
 
-    /// Takes every block back, whoever has it; then it is as new, but for its address space. `forget` is called
+    /// Takes every block back, wherever it is; then it is as new, but for its address space. `forget` is called
     /// with each large block before.
     ///
     /// # Safety
-    /// Nobody uses a block of this arena or calls anything for it meanwhile, no cache holds a slot of
+    /// No thread uses a block of this arena or calls anything for it meanwhile, no cache holds a slot of
     /// it, and no pass is under way.
     pub unsafe fn reset<O: Os>(&self, supply: &Supply<O>, forget: impl FnMut(*mut Granule)) {
         for (_, bin) in self.bins() {
             // SAFETY: all slabs are taken from the arena below.
             unsafe { bin.lock(supply.os).forget_slabs() };
         }
-        // SAFETY: nobody uses a block or a slot of the arena (fn contract), and the bins know no slab any more.
+        // SAFETY: no thread uses a block or a slot of the arena (fn contract), and the bins know no slab any more.
         unsafe {
             let unmake = |head: *mut Granule| {
                 let shape = Shape::new((*head).class as usize, supply.page_shift);

@@ -1,5 +1,5 @@
-//! The table of a heap's explicit arenas: by place, by address, by what a cache says; their beginning and
-//! their end. Look-ups take no lock.
+//! The table of a heap's explicit arenas: makes and ends them, and finds them by place, by address, or for a cache. Look-ups
+//! take no lock.
 
 use super::explicit::{ENDING, ExplicitArena, LIVE, UNLIMITED, UNUSED};
 use super::shard::SHARDS;
@@ -15,7 +15,7 @@ use crate::slab::bin::Supply;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Explicit arenas at most: with the shards, what an index of 12 bits can name.
+/// Most explicit arenas: with the shards, as many as an index of 12 bits can name.
 pub const MOST: usize = 4094 - SHARDS;
 
 /// The explicit arenas of a heap.
@@ -56,7 +56,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// Places that have been used so far: the arenas that there are, and those that ended.
+    /// Places that have been used so far: by arenas that exist, and by ended ones.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
@@ -92,13 +92,13 @@ impl ExplicitArenas {
         (1..=self.count()).filter_map(|home| self.get(u16_of(home)))
     }
 
-    /// All that were ever made: for locks.
+    /// All arenas that were ever made, for taking their locks.
     fn all(&self) -> impl Iterator<Item = &ExplicitArena> {
         (0..self.count()).filter_map(|place| self.at(place))
     }
 
-    /// Calls `work` with what a bin or an extent of `arena` is given to work with. What was freed and
-    /// what has grown meanwhile counts for the heap's own arena, which is what others look at.
+    /// Calls `work` with the [`Supply`] of `arena`. Memory that is freed or taken meanwhile is counted in the heap's own
+    /// arena, whose counters the purger reads.
     pub fn with<O: Os, R>(
         &self,
         arena: &ExplicitArena,
@@ -187,19 +187,19 @@ impl ExplicitArenas {
         }
     }
 
-    /// Says that an arena ends: nobody finds it any more. False if it does already.
+    /// Begins an arena's end: look-ups no longer find it. False if it is ending already.
     pub fn begin_end(&self, arena: &ExplicitArena) -> bool {
         // Acquire pairs with the release of `create`.
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
         arena.state.compare_exchange(LIVE, ENDING, success, failure).is_ok()
     }
 
-    /// Gives an arena's address space back and its place to the next that is made.
+    /// Returns an arena's address space, and keeps its place for the next arena that is made.
     ///
     /// # Safety
     /// It was [reset](ExplicitArena::reset) after [`ExplicitArenas::begin_end`], and no pass is under way.
     pub unsafe fn end<O: Os>(&self, arena: &ExplicitArena, supply: &Supply<O>) {
-        // SAFETY: the arena was reset after its end began (fn contract): nobody has a block of it, and nobody finds it.
+        // SAFETY: the arena was reset after its end began (fn contract): no thread has a block of it, and no thread finds it.
         self.with(arena, supply, |supply| unsafe {
             arena.arena.release_regions(supply.os);
         });
@@ -233,7 +233,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// Gives all these locks back.
+    /// Releases all these locks.
     ///
     /// # Safety
     /// The calling thread called the three above.
@@ -251,7 +251,7 @@ impl ExplicitArenas {
         }
     }
 
-    /// Whether nobody holds one of these locks.
+    /// Whether no thread holds one of these locks.
     pub fn is_at_rest(&self) -> bool {
         let is_held = |arena: &ExplicitArena| {
             arena.arena.is_held() || arena.bins().any(|(_, bin)| bin.raw().is_held())

@@ -6,7 +6,7 @@
 //! since the cache's quick table leads to its words, while free pushes to the first, as ever. What is
 //! popped from a ration does not come back to it; when it is used up, the slow path cuts the next one
 //! off the first stack. So a ration of n slots is n allocations, counted at once, and none reaches
-//! beyond the next allocation to be sampled. How many are ahead of that one is said from above.
+//! beyond the next allocation to be sampled. The profile says how many are ahead of that one.
 //!
 //! Called by `transfer` and `drain`, and by the profile for [`Cache::ahead`]. What lies in a ration was
 //! counted when it was cut off, and is counted back when a drain takes it.
@@ -52,11 +52,11 @@ const START: [u16; RATIONED + 2] = {
     start
 };
 
-/// What a rationed cache has beside its stacks.
+/// What a rationed cache has next to its stacks.
 #[derive(Debug)]
 pub struct Rations {
-    /// Allocations between the ration of a class and the next one to be sampled; [`UNKNOWN`] until that
-    /// is said.
+    /// Allocations between the ration of a class and the next one to be sampled; [`UNKNOWN`] until the
+    /// profile has set it.
     ahead: [u64; RATIONED + 1],
     slots: [Entry; START[RATIONED + 1] as usize],
 }
@@ -342,7 +342,7 @@ unsafe fn copy(from: *const Entry, to: *mut Entry, count: usize) {
     }
 }
 
-/// Where the words of a class's ration are, behind those of the stacks.
+/// Where the words of a class's ration are, after those of the stacks.
 const fn ration_of(class: usize) -> usize {
     CLASSES + class
 }

@@ -74,7 +74,7 @@ impl Registry {
         self.add(supply, shards, processor, false)
     }
 
-    /// Makes a cache for whoever names it. `None` if there is no memory.
+    /// Makes an explicit cache. `None` if there is no memory.
     pub fn attach_explicit<O: Os>(&self, supply: &Supply<O>) -> Option<NonNull<Cache>> {
         self.add(supply, 1, None, true)
     }
@@ -223,11 +223,11 @@ impl Registry {
     /// Takes the explicit caches off an explicit arena that ends.
     ///
     /// # Safety
-    /// They are empty, and nobody uses them meanwhile.
+    /// They are empty, and no thread uses them meanwhile.
     pub unsafe fn leave_home<O: Os>(&self, os: &O, home: u16) {
         self.list.lock(os).for_each(|cache| {
             if cache.home() == home && cache.is_explicit() {
-                // SAFETY: the cache is empty and nobody uses it (fn contract), so it may be on any arena.
+                // SAFETY: the cache is empty and no thread uses it (fn contract), so it may be on any arena.
                 unsafe { cache.settle(cache.shard(), 0) };
             }
         });

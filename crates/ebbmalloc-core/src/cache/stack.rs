@@ -10,7 +10,7 @@ pub const RATIONED: usize = class_of(QUICK_MAX);
 /// A slot in a stack: the address of a free slot of the heap.
 pub type Entry = *mut u8;
 
-/// A stack that was flushed so often since it ran dry holds what is left of a mass that is freed.
+/// If a stack was flushed so often since it was last empty, its thread is freeing a mass of blocks.
 const FLUSHES_OF_MASS: u8 = 2;
 /// The largest refill.
 const BATCH_MAX: u8 = 128;
@@ -67,7 +67,7 @@ impl Stacks {
 /// The stack of one class. Grows upwards; `base <= low <= top <= full`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// Behind the newest entry.
+    /// The place after the newest entry.
     pub top: *mut Entry,
     /// Where a pop takes the slow path.
     pub low: *mut Entry,

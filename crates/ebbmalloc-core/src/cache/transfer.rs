@@ -12,7 +12,7 @@ use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
 
 impl Cache {
-    /// Lets the stack of `class` grow, and the arena know.
+    /// Lets the stack of `class` grow, and counts its new room in the arena.
     ///
     /// # Safety
     /// The caller has entered the cache, and `stack` is its stack of `class`.
@@ -87,7 +87,8 @@ impl Cache {
         }
     }
 
-    /// Keeps a slot of `class`, flushing the older half of the stack if it is full, and more where a mass is freed.
+    /// Keeps a slot of `class`. If the stack is full, its older half is flushed, and more if the thread frees many more slots
+    /// than it takes.
     ///
     /// # Safety
     /// The caller has entered the cache, and the byte map says `class` for `slot`.
@@ -115,7 +116,7 @@ impl Cache {
                 if stack.top == stack.full {
                     let modest = Stack::modest_words(class);
                     let cut = demand.frees_a_mass() && stack.capacity() >= modest;
-                    // Of what there will be room for, so that the stack is not full again.
+                    // Half of the later capacity stays, so that the stack is not full again at once.
                     let room = if cut { modest - 1 } else { stack.len() };
                     let count = stack.len() - room / 2;
                     bins.put(supply, class, stack.oldest(count), Age::Fresh, Wait::Yes);
@@ -133,8 +134,8 @@ impl Cache {
         }
     }
 
-    /// Puts everything back without waiting for a lock, and so finds out what was freed wrongly. What a held lock keeps
-    /// from its bin is lost: for the end of the process.
+    /// Puts all slots back at the end of the process, which finds wrong frees. It does not wait for locks: slots whose bin is
+    /// locked are lost.
     ///
     /// # Safety
     /// The caller has entered the cache.
@@ -152,8 +153,7 @@ impl Cache {
         }
     }
 
-    /// From now on slots of classes up to `most` are kept, and no others; those that are kept already
-    /// go back.
+    /// From now on only slots of classes up to `most` are kept. Cached slots of other classes are put back.
     ///
     /// # Safety
     /// The caller has entered the cache.
@@ -180,7 +180,7 @@ impl Cache {
         }
     }
 
-    /// The largest class of which slots are kept; 0 for none.
+    /// The largest class whose slots are kept; 0 for none.
     ///
     /// # Safety
     /// The caller has entered the cache.
@@ -195,7 +195,7 @@ impl Cache {
     /// Forgets every slot, and the memory of stacks that have grown.
     ///
     /// # Safety
-    /// The caller has the cache to itself. Nothing that the cache says of its slots needs to be true.
+    /// The caller has the cache to itself. Its contents need not be consistent.
     pub unsafe fn forget_slots(&self) {
         for class in 1..=CLASSES {
             // SAFETY: the caller has the cache to itself (fn contract).
@@ -213,7 +213,7 @@ impl Cache {
         }
     }
 
-    /// As a drain might leave it that was never completed, or worse.
+    /// Makes the cache look like one whose drain was never completed, or worse.
     ///
     /// # Safety
     /// As for [`Cache::forget_slots`].

@@ -1,4 +1,4 @@
-//! Aligned requests beside slabs with a lead, which CPython's objects get ([`leads`]): the slabs of one shard have no
+//! Aligned requests next to slabs with a lead, which CPython's objects get ([`leads`]): the slabs of one shard have no
 //! lead, and no thread is on that shard. Its slots are taken one by one; when they are freed, caches keep them among
 //! those of other slabs.
 

@@ -140,7 +140,7 @@ impl<O: Os> Heap<O> {
         if !slot.is_null() {
             return (slot, false);
         }
-        // The rest of the way, which gives back what is idle first.
+        // The rest of the way, which returns what is idle first.
         (self.allocate_slot(around, class, align), false)
     }
 
@@ -202,7 +202,7 @@ impl<O: Os> Heap<O> {
         made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
     }
 
-    /// No memory: gives back what may help. Of an arena with hooks that is its own idle memory alone: an
+    /// No memory: returns what may help. Of an arena with hooks that is its own idle memory alone: an
     /// empty pool of the program's is no reason to purge the process. False if one more try makes no sense.
     fn relieve_for(&self, arena: &ExplicitArena, access: Access) -> bool {
         if arena.hooks().is_null() {

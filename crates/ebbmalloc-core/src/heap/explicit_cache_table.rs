@@ -6,7 +6,7 @@ use crate::cache::cache::Cache;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Explicit caches at most: what 12 bits of flags can name beside two meanings of their own.
+/// Explicit caches at most: what 12 bits of flags can name next to two meanings of their own.
 pub(super) const MOST: usize = 4094;
 
 /// See the module.

@@ -18,7 +18,7 @@ impl<O: Os> Heap<O> {
     /// no memory, or no index.
     pub fn create_cache(&self, access: Access) -> Option<usize> {
         let cache = self.parts.caches.attach_explicit(&self.supply())?;
-        // SAFETY: made just now, and nobody else knows it.
+        // SAFETY: made just now, and no other thread knows it.
         let fresh = unsafe { cache.as_ref() };
         let (shard, home) = match access {
             Access::Cached(own) | Access::Around(own) => (own.shard(), own.home()),
@@ -30,7 +30,7 @@ impl<O: Os> Heap<O> {
         }
         let index = self.enter_cache(cache.as_ptr());
         if index.is_none() {
-            // SAFETY: attached above, and used by nobody.
+            // SAFETY: attached above, and not used by any thread.
             unsafe { self.detach(cache) };
         }
         index
@@ -89,7 +89,7 @@ impl<O: Os> Heap<O> {
         };
         match core::ptr::NonNull::new(cache) {
             Some(cache) => {
-                // SAFETY: taken out of the table just now, so nobody finds it, and nobody is inside it (fn contract).
+                // SAFETY: taken out of the table just now, so no thread finds it, and no thread is inside it (fn contract).
                 unsafe { self.detach(cache) };
                 true
             }

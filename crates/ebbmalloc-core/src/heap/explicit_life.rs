@@ -76,13 +76,13 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// Takes back every block of an explicit arena, whoever has it.
+    /// Takes back every block of an explicit arena, wherever it is.
     ///
     /// # Safety
-    /// Nobody uses a block of it any more, or calls anything for it meanwhile.
+    /// No thread uses a block of it any more, or calls anything for it meanwhile.
     pub unsafe fn reset_arena(&self, access: Access, arena: &ExplicitArena) {
         self.alone_with(access, || {
-            // SAFETY: nobody uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
+            // SAFETY: no thread uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
             unsafe { self.reset_blocks(arena) };
         });
     }
@@ -101,9 +101,9 @@ impl<O: Os> Heap<O> {
                 return;
             }
             ended = true;
-            // SAFETY: nobody uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
+            // SAFETY: no thread uses a block of it (fn contract), and `alone_with` keeps passes away and empties all caches.
             unsafe { self.reset_blocks(arena) };
-            // SAFETY: `alone_with` emptied all caches, and nobody uses one for this arena (fn contract).
+            // SAFETY: `alone_with` emptied all caches, and no thread uses one for this arena (fn contract).
             unsafe { self.parts.caches.leave_home(&self.os, arena.home()) };
             // SAFETY: reset just now.
             unsafe { explicit.end(arena, &self.supply()) };
@@ -114,7 +114,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As for [`ExplicitArena::reset`].
     unsafe fn reset_blocks(&self, arena: &ExplicitArena) {
-        // SAFETY: nobody uses a block, no cache holds a slot (contract of `ExplicitArena::reset`); the profile's lock may be taken while the arena's is held.
+        // SAFETY: no thread uses a block, no cache holds a slot (contract of `ExplicitArena::reset`); the profile's lock may be taken while the arena's is held.
         self.with_arena(arena, |supply| unsafe {
             arena.reset(supply, |head| {
                 self.forget_sample(head, Wait::Yes);

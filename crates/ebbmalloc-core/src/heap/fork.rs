@@ -43,18 +43,18 @@ impl<O: Os> Heap<O> {
         may_open
     }
 
-    /// In the child of a fork: nobody who held a lock exists here, and no other thread.
+    /// In the child of a fork, where no other thread exists, so no holder of a lock either.
     ///
-    /// The heap goes on as it is if nobody was in the middle of a change. Its locks and words tell: of another thread's stores the child
-    /// has all up to some moment and none after it, since Linux copies the page tables under the lock of the
-    /// mappings, and a thread that may no longer write to a page waits for that lock. If somebody was, nothing is used again that was
-    /// free at the fork, and what is live stays where it is: half of a change cannot be completed.
+    /// If no thread of the parent was in the middle of a change, the child uses the heap as it is. Locks and words show whether
+    /// one was: the child has all stores of another thread up to some moment and none after it, because Linux copies the page
+    /// tables under the lock of the mappings, and a thread that may no longer write to a page waits for that lock. If a change
+    /// was under way, it cannot be completed. Then memory that was free at the fork is never used again; live blocks stay.
     ///
     /// # Safety
     /// The process has no other thread, and this one, whose cache is `own`, is not inside an operation.
     pub unsafe fn take_over(&self, own: Option<&Cache>) {
         let whole = self.is_at_rest() || cfg!(ebb_mutation = "fork_torn");
-        // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
+        // SAFETY: the process has no other thread (fn contract), so no thread holds a lock or uses a cache.
         unsafe { self.reset_locks() };
         if whole {
             self.leave_to_parent();
@@ -80,7 +80,7 @@ impl<O: Os> Heap<O> {
     /// The process has no other thread.
     pub unsafe fn go_on_inside(&self) {
         self.parts.gate.reset();
-        // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
+        // SAFETY: the process has no other thread (fn contract), so no thread holds a lock or uses a cache.
         unsafe { self.parts.caches.forget_freeze() };
     }
 
@@ -109,7 +109,7 @@ impl<O: Os> Heap<O> {
     /// # Safety
     /// As for [`Heap::take_over`].
     unsafe fn reset_locks(&self) {
-        // SAFETY: the process has no other thread (fn contract), so nobody holds a lock or uses a cache.
+        // SAFETY: the process has no other thread (fn contract), so no thread holds a lock or uses a cache.
         unsafe {
             self.metadata.reset();
             self.parts.profile.take_over();

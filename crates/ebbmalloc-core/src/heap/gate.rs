@@ -2,7 +2,7 @@
 //! is copied while nothing in the heap is half changed. No lock is held for that: libc takes its own locks between our
 //! handler and the copy, and a thread that has one of them may come for memory first.
 //!
-//! So nobody waits at the gate for long. A thread that has waited for [`PATIENCE_MS`] is served outside
+//! So no thread waits at the gate for long. A thread that has waited for [`PATIENCE_MS`] is served outside
 //! ([`super::Access::Outside`]), and so is everyone else, after a moment, while the gate stays closed. Nor does the fork wait for long: for
 //! a thread that is inside and does not leave, or for another fork. It goes on then, and the child finds out whether
 //! the heap is whole ([`Heap::take_over`](super::Heap::take_over)).
@@ -32,7 +32,7 @@ const LATE: u32 = 4;
 pub struct Gate {
     /// [`OPEN`], or [`CLOSED`] with flags. Acquire of `OPEN` pairs with the release of opening.
     state: AtomicU32,
-    /// Who closed it: a number of its thread, 0 for nobody. Relaxed: only that thread looks for its own number.
+    /// Who closed it: a number of its thread, 0 if it is open. Relaxed: only that thread looks for its own number.
     owner: AtomicUsize,
     /// Forks of the owner, one within the other. Its own; relaxed.
     depth: AtomicU32,

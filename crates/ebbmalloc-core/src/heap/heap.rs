@@ -1,7 +1,7 @@
-//! A heap: what a request and a tick work with. It knows no threads: each call says in which [`Access`] its thread is.
+//! A heap: the data of requests and ticks. It knows no threads: each call passes the [`Access`] that its thread has.
 //!
-//! What a request or a tick reaches only now and then is behind [`Parts`], which `parts.rs` answers for the allocator that
-//! runs: the caches of all threads, explicit arenas, samples, blocks outside of the arena.
+//! Parts that requests and ticks need only sometimes are called through the trait [`Parts`]: the caches of all threads,
+//! explicit arenas, samples, blocks outside of the arena. `parts.rs` implements it for the real allocator.
 
 use crate::arena::Arena;
 use crate::base::lock::Wait;
@@ -20,13 +20,13 @@ pub enum Access<'a> {
     Cached(&'a Cache),
     /// Without a cache: the thread has none.
     Direct,
-    /// Without the thread's cache, which the purger has, or which is not wanted: it still says which
+    /// Without the thread's cache, because the purger has it or the request must not use it. The cache still says which
     /// arena the thread is on.
     Around(&'a Cache),
     /// A signal handler inside an operation of its own thread: no lock may be waited for.
     Nested,
-    /// A fork has closed the heap for long: nothing in it is touched. New blocks are mappings of their own, and what is
-    /// freed is freed later.
+    /// A fork has closed the heap for long, and nothing in it may be touched. New blocks are mappings of their own, and frees
+    /// are postponed.
     Outside,
 }
 
@@ -54,14 +54,17 @@ impl<'a> Access<'a> {
     }
 }
 
+/// Where the clock starts: a stamp may lie a few ticks before it.
+pub(super) const FIRST_TICK: u32 = 16;
+
 /// An allocator instance.
 pub struct HeapWith<O, P> {
     /// The kernel.
     pub os: O,
     pub(super) arena: Arena,
     pub(super) metadata: Metadata,
-    /// The purger's clock. Written by the purger alone; a stamp may be one tick old.
-    pub(super) tick: AtomicU32,
+    /// Passes of the purger's clock. Written by the purger alone; a stamp may be one tick old.
+    pub(super) passes: AtomicU32,
     /// One pass of the purger, or of trim, at a time; a fork waits for its end. Acquire on setting it
     /// pairs with release on clearing it (loom: `fork_against_pass`).
     pub(super) purging: AtomicBool,
@@ -69,7 +72,7 @@ pub struct HeapWith<O, P> {
     pub(super) shards: AtomicUsize,
     /// 0, or the shard whose slabs have no lead (`aligned.rs`). Written while there is one thread; relaxed.
     pub(super) aligned_shard: AtomicU8,
-    /// Ticks leave the heap's own arena alone: what is free there stays. Relaxed.
+    /// Ticks leave the heap's own arena alone: free memory there stays. Relaxed.
     pub(super) keeps_own: AtomicBool,
     pub(super) counters: Counters,
     /// See the module.
@@ -90,7 +93,7 @@ pub(super) struct Counters {
     pub(super) free_page_bytes: AtomicUsize,
 }
 
-/// The parts of a heap that its requests and ticks know by these functions alone.
+/// The parts of a heap that its requests and ticks use only through these functions.
 pub trait Parts<O: Os>: Sized {
     /// Shards at most.
     const SHARDS: usize;
@@ -137,7 +140,7 @@ pub trait Parts<O: Os>: Sized {
     /// Gives up what explicit arenas have free, if something is scarce; how many bytes.
     fn give_up_explicit(heap: &HeapWith<O, Self>) -> usize;
 
-    /// Whether the limit was near at the last look: idle pages have no time then.
+    /// Whether the limit was near at the last look. If so, idle pages are returned at once.
     fn is_near_limit(heap: &HeapWith<O, Self>) -> bool;
 
     /// Bytes of resident pages inside slabs that hold nothing live or cached; `None` if others count.
@@ -157,7 +160,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     }
 
     pub(super) fn now(&self) -> u32 {
-        self.tick.load(Ordering::Relaxed)
+        self.passes.load(Ordering::Relaxed).wrapping_add(FIRST_TICK)
     }
 
     /// Shards in use: one for each processor that the process can keep busy, up to [`Parts::SHARDS`].

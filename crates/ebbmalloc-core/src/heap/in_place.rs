@@ -28,7 +28,7 @@ impl<O: Os> Heap<O> {
     /// request that is served by a large block.
     ///
     /// # Safety
-    /// `block` came from this heap and is live, and nobody else resizes or frees it meanwhile.
+    /// `block` came from this heap and is live, and no other thread resizes or frees it meanwhile.
     pub unsafe fn resize_in_place(
         &self,
         access: Access,

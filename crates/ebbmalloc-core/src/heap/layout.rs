@@ -1,5 +1,5 @@
-//! How a heap is laid out, for those who read it from outside: `ebb` walks its slabs and caches without stopping the
-//! program. The words are explained in [`ebb_stats::layout`].
+//! The layout of a heap in memory, for readers in other processes: `ebb` walks slabs and caches without stopping the
+//! program. [`ebb_stats::layout`] explains each field.
 
 use super::Heap;
 use crate::arena::Arena;
@@ -17,7 +17,7 @@ use core::mem::offset_of;
 use ebb_stats::layout::{DIRTY, Offsets, kind};
 
 impl<O: Os> Heap<O> {
-    /// See the module.
+    /// Where each structure and field is that a reader needs.
     pub const OFFSETS: Offsets = {
         let explicit = offset_of!(Self, parts.bins) + offset_of!(Bins, explicit);
         Offsets {
@@ -51,7 +51,7 @@ impl<O: Os> Heap<O> {
     };
 }
 
-/// What the reader knows by number.
+// The reader has these numbers as constants.
 const _: () = {
     assert!(Kind::Unused as u8 == kind::UNUSED);
     assert!(Kind::Free as u8 == kind::FREE);

@@ -1,6 +1,6 @@
-//! Growth against the limit of the process's cgroups. The kernel kills at a fault; no request for
-//! memory fails before that. So a heap that grows looks at what is left, at every sixteenth of it,
-//! and when little is left everything idle goes at once instead of after its delay.
+//! The heap's growth and the limits of the process's cgroups. At a limit the kernel kills the process at a page fault; no
+//! request fails before that. So a heap that grows reads how much memory is left, each time it has taken a sixteenth of
+//! it. When little is left, everything idle is returned at once instead of after its delay.
 //!
 //! Called by the runtime after a slow operation, without a lock, and by the purger at its ticks.
 
@@ -9,9 +9,9 @@ use crate::arena::GROWTH_STEP;
 use crate::os::{Headroom, Os, Scarce};
 use core::sync::atomic::Ordering;
 
-/// The least growth between two looks: a look costs as much as the faults of some 200 KiB.
+/// Least growth between two looks. A look costs as much as the page faults of some 200 KiB.
 const LEAST_STRIDE: usize = 1 << 20;
-/// Growth between two looks where there is no limit: one may be set later.
+/// Growth between two looks if there is no limit, because one may be set later.
 const UNLIMITED_STRIDE: usize = 64 << 20;
 /// Near the limit: less than a sixteenth of it is left, within these bounds. The lower is what a few
 /// threads can touch between two looks; the upper keeps a large container from purging early.
@@ -19,10 +19,10 @@ const LEAST_MARGIN: usize = 8 << 20;
 const MOST_MARGIN: usize = 256 << 20;
 /// Near the limit a pass is worth its time when so much was freed since the last one.
 const WORTH_BYTES: usize = 1 << 20;
-/// Or after this long: caches may hold what nobody counted.
+/// Or after this long: caches may hold slots that are not counted.
 const PATIENCE_MS: u64 = 100;
 
-/// What must be left for idle pages to have time.
+/// If less than this is left, idle pages are returned at once.
 const fn margin(limit_bytes: usize) -> usize {
     let share = limit_bytes / 16;
     let bounded = if share < LEAST_MARGIN {
@@ -32,7 +32,7 @@ const fn margin(limit_bytes: usize) -> usize {
     } else {
         share
     };
-    // A container of a few MiB would always be near.
+    // Otherwise a container of a few MiB would always be near its limit.
     if bounded < limit_bytes / 4 { bounded } else { limit_bytes / 4 }
 }
 
@@ -61,8 +61,8 @@ impl<O: Os> Heap<O> {
         if pressure.looking.swap(true, Ordering::Acquire) {
             return false;
         }
-        let short = fresh >= pressure.due_at.load(Ordering::Relaxed) && self.look(fresh);
-        let due = pressure.due_at.load(Ordering::Relaxed);
+        let short = fresh >= pressure.due_at() && self.look(fresh);
+        let due = pressure.due_at();
         self.arena.set_growth_mark(due.min(fresh + GROWTH_STEP));
         pressure.looking.store(false, Ordering::Release);
         short
@@ -77,7 +77,7 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// Whether the limit was near at the last look: idle pages have no time then.
+    /// Whether the limit was near at the last look. If so, idle pages are returned at once.
     pub fn is_near_limit(&self) -> bool {
         self.parts.pressure.near.load(Ordering::Relaxed)
     }
@@ -95,8 +95,8 @@ impl<O: Os> Heap<O> {
         let (near, untouched, stride) = match self.os.headroom() {
             None => (false, 0, UNLIMITED_STRIDE.max(fresh / 4)),
             Some(Headroom { limit_bytes, left_bytes }) => {
-                // What was handed out just now is not charged before it is touched. What was not
-                // touched for a few looks will not be soon.
+                // Memory that was just handed out is charged when the program touches it, so it is subtracted here. At
+                // each look half of it is forgotten: memory not touched by then will not be touched soon.
                 let untouched = pressure.untouched.load(Ordering::Relaxed) / 2 + unseen;
                 let left = left_bytes.saturating_sub(untouched);
                 let stride = (left / 16).max(LEAST_STRIDE);
@@ -104,7 +104,7 @@ impl<O: Os> Heap<O> {
             }
         };
         pressure.untouched.store(untouched, Ordering::Relaxed);
-        pressure.due_at.store(fresh + stride, Ordering::Relaxed);
+        pressure.set_due_at(fresh + stride);
         let was_near = pressure.near.swap(near, Ordering::Relaxed);
         if !near {
             return false;
@@ -119,8 +119,8 @@ impl<O: Os> Heap<O> {
         worth
     }
 
-    /// Sleeps while another thread looks at the limit, or makes a pass near it; a second at most. The
-    /// caller is inside no cache.
+    /// Sleeps while another thread reads the limit, or makes a pass near it; one second at most. The caller has entered no
+    /// cache.
     pub fn wait_for_relief(&self) {
         const TURNS: usize = 1000;
         for _ in 0..TURNS {
@@ -133,7 +133,7 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// Asks the kernel for what a sandbox may forbid to ask: the processors, the limits.
+    /// Reads what a sandbox may forbid to read later: the number of processors, the limits.
     pub fn prepare_for_sandbox(&self) {
         self.shards();
         self.follow_limits();

@@ -43,9 +43,6 @@ pub use heap::{Access, HeapWith};
 use outside::Outside;
 use pressure::Pressure;
 
-/// Where the clock starts: a stamp may lie a few ticks before it.
-const FIRST_TICK: u32 = 16;
-
 /// An allocator instance.
 pub type Heap<O> = HeapWith<O, HeapParts>;
 
@@ -65,11 +62,11 @@ pub struct HeapParts {
     pending: AtomicPtr<Pending>,
     /// One count of free pages at a time. Acquire on setting it pairs with release on clearing it.
     counting: AtomicBool,
-    /// Settings: the largest class that new caches keep. Written at boot; relaxed.
-    cached_classes: AtomicUsize,
-    /// Settings: blocks from this size on are returned when they are freed. As above.
+    /// Settings: how many of the largest classes new caches do not keep. Written at boot; relaxed.
+    uncached_classes: AtomicUsize,
+    /// Settings: blocks from this size on are returned when they are freed; 0 for none. Written at boot; relaxed.
     oversize: AtomicUsize,
-    /// Settings: a cache's shard is that of the processor its thread begins on. As above.
+    /// Settings: a cache's shard is that of the processor its thread begins on. Written at boot; relaxed.
     by_processor: core::sync::atomic::AtomicBool,
     pressure: Pressure,
 }
@@ -89,13 +86,13 @@ struct Pending {
 
 impl<O: Os> Heap<O> {
     initialiser! {
-        /// A heap without memory.
+        /// A heap without memory: all zero, so that a static one takes no room in the file.
         pub fn new(os: O) -> Self {
             Self {
                 os,
                 arena: Arena::new(),
                 metadata: Metadata::new(),
-                tick: AtomicU32::new(FIRST_TICK),
+                passes: AtomicU32::new(0),
                 purging: AtomicBool::new(false),
                 shards: AtomicUsize::new(0),
                 aligned_shard: AtomicU8::new(0),
@@ -120,8 +117,8 @@ impl<O: Os> Heap<O> {
                     profile: Profile::new(),
                     pending: AtomicPtr::new(null_mut()),
                     counting: AtomicBool::new(false),
-                    cached_classes: AtomicUsize::new(CLASSES),
-                    oversize: AtomicUsize::new(usize::MAX),
+                    uncached_classes: AtomicUsize::new(0),
+                    oversize: AtomicUsize::new(0),
                     by_processor: core::sync::atomic::AtomicBool::new(false),
                     pressure: Pressure::new(),
                 },
@@ -186,7 +183,7 @@ impl<O: Os> Heap<O> {
         let processor = by_processor.then(|| self.os.processor());
         let supply = self.supply();
         let cache = self.parts.caches.attach(&supply, shards, processor)?;
-        let most = self.parts.cached_classes.load(Ordering::Relaxed);
+        let most = CLASSES - self.parts.uncached_classes.load(Ordering::Relaxed);
         if most < CLASSES {
             // SAFETY: made just now for this thread, which has entered no cache; nobody seizes it while
             // it is entered.
@@ -202,13 +199,13 @@ impl<O: Os> Heap<O> {
 
     /// Settings: new caches keep slots of up to `bytes`, or none for 0.
     pub fn limit_caches(&self, bytes: usize) {
-        self.parts.cached_classes.store(classes_up_to(bytes), Ordering::Relaxed);
+        let uncached = CLASSES - classes_up_to(bytes);
+        self.parts.uncached_classes.store(uncached, Ordering::Relaxed);
     }
 
     /// Settings: blocks of `bytes` and more are returned to the kernel when they are freed; 0 for none.
     pub fn return_at_once(&self, bytes: usize) {
-        let from = if bytes == 0 { usize::MAX } else { bytes };
-        self.parts.oversize.store(from, Ordering::Relaxed);
+        self.parts.oversize.store(bytes, Ordering::Relaxed);
     }
 
     /// Settings: the shard of a new cache is that of the processor that its thread is on.
@@ -225,7 +222,7 @@ impl<O: Os> Heap<O> {
         unsafe { own.limit(&self.supply(), &self.parts.bins, classes_up_to(bytes)) }
     }
 
-    /// Unmakes the calling thread's cache; what it holds goes back to the bins.
+    /// Unmakes the calling thread's cache; what it holds is returned to the bins.
     ///
     /// # Safety
     /// `cache` came from [`Heap::attach`] on this thread, which does not use it again.

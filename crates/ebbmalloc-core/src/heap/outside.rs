@@ -50,7 +50,7 @@ impl Outside {
         // SAFETY: reserved just above.
         if start == 0 || unsafe { os.commit(start, bytes) }.is_err() {
             if start != 0 {
-                // SAFETY: nobody knows it yet.
+                // SAFETY: no thread knows it yet.
                 unsafe { os.release(start, bytes) };
             }
             place.start.store(FREE, Ordering::Release);

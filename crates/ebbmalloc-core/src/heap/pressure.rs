@@ -8,9 +8,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub struct Pressure {
     pub(super) looking: AtomicBool,
     pub(super) near: AtomicBool,
-    /// Fresh bytes at the last look, and those at which the next is due.
+    /// Fresh bytes at the last look.
     pub(super) seen_at: AtomicUsize,
-    pub(super) due_at: AtomicUsize,
+    /// Fresh bytes at which the next look is due, less [`GROWTH_STEP`]: zero at the start.
+    due_at: AtomicUsize,
     /// Fresh bytes that may not have been touched at the last look, so that the kernel did not
     /// count them yet.
     pub(super) untouched: AtomicUsize,
@@ -24,10 +25,19 @@ impl Pressure {
             looking: AtomicBool::new(false),
             near: AtomicBool::new(false),
             seen_at: AtomicUsize::new(0),
-            due_at: AtomicUsize::new(GROWTH_STEP),
+            due_at: AtomicUsize::new(0),
             untouched: AtomicUsize::new(0),
             next_pass_ms: AtomicU64::new(0),
         }
+    }
+
+    /// Fresh bytes at which the next look is due.
+    pub(super) fn due_at(&self) -> usize {
+        self.due_at.load(Ordering::Relaxed).wrapping_add(GROWTH_STEP)
+    }
+
+    pub(super) fn set_due_at(&self, fresh: usize) {
+        self.due_at.store(fresh.wrapping_sub(GROWTH_STEP), Ordering::Relaxed);
     }
 
     /// In a child of fork: a thread that was looking is not there.

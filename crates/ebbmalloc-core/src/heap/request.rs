@@ -1,4 +1,4 @@
-//! Requests: blocks of a size, zeroed or aligned or not.
+//! Requests for blocks: small ones from a cache or a bin, large ones from the arena.
 
 use super::heap::{Access, HeapWith, Parts};
 use crate::base::exact::u8_of;
@@ -33,7 +33,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
                 let block =
                     self.parts.allocate_outside(&self.os, CLASS[class].size as usize, align);
                 if block.is_null() {
-                    // No room there: better a child that finds the heap half changed.
+                    // No room there. Use the heap: a child that finds it half changed is better than a failed request.
                     return self.allocate_slot(Access::Direct, class, align);
                 }
                 return block;
@@ -54,7 +54,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         take()
     }
 
-    /// A slot straight from a shard's bin. Null without memory, and if it may not wait for a lock.
+    /// A slot from a shard's bin, without a cache. Null if there is no memory, or with [`Wait::No`] if a lock is held.
     pub(super) fn take_slot(&self, shard: u8, class: usize, wait: Wait) -> *mut u8 {
         let mut slot = [null_mut()];
         let bin = self.parts.bin(shard as usize, class);
@@ -62,7 +62,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         slot[0]
     }
 
-    /// In a signal handler: from whatever bin is free, else a mapping of its own.
+    /// In a signal handler: a slot from a bin whose lock is free, else a mapping of its own.
     fn allocate_nested(&self, class: usize, align: usize) -> *mut u8 {
         // A slot of a class a little larger costs less than a mapping.
         for class in class..=(class + 2).min(CLASSES) {
@@ -93,7 +93,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         if let Some(block) = P::large_at_home(self, access, size, align) {
             return block;
         }
-        // What no kernel can give is no reason to give everything back first.
+        // A size that no kernel can map fails at once, without returning all free memory first.
         if !is_possible(size, align) {
             return (null_mut(), false);
         }

@@ -56,7 +56,7 @@ impl<O: Os> Heap<O> {
                 // SAFETY: `granule` is the descriptor of the block's granule.
                 let forgotten = unsafe { self.forget_sample(granule, wait) };
                 let oversize = self.parts.oversize.load(Ordering::Relaxed);
-                if wait == Wait::Yes && oversize != usize::MAX {
+                if wait == Wait::Yes && oversize != 0 {
                     // SAFETY: `granule` is the descriptor of the block's granule.
                     let done = unsafe {
                         self.arena.return_large(

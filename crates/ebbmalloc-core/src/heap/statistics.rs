@@ -19,7 +19,7 @@ pub struct Statistics {
     pub large_blocks: usize,
     /// In thread caches.
     pub cached: usize,
-    /// Free and resident: in slabs, beside live slots as well, and in dirty extents.
+    /// Free and resident: in slabs, also next to live slots, and in dirty extents.
     pub idle: usize,
     /// Of `idle`, on pages that hold nothing live or cached: what a trim returns.
     pub returnable: usize,
@@ -31,11 +31,11 @@ pub struct Statistics {
     pub retained: usize,
     /// Metadata committed.
     pub metadata: usize,
-    /// Given back to the kernel so far.
+    /// Returned to the kernel so far.
     pub returned: u64,
-    /// Taken again after it was given back: pages of slabs.
+    /// Taken again after it was returned: pages of slabs.
     pub refaulted: u64,
-    /// Refused by the kernel when given back (locked pages), so far.
+    /// Locked pages that the kernel refused to take back, so far.
     pub refused: u64,
     /// Calls that gave memory back (a number).
     pub discard_calls: u64,

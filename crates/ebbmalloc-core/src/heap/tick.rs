@@ -12,48 +12,48 @@ use core::sync::atomic::Ordering;
 /// Why a pass is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// The clock: what was idle for two ticks goes.
+    /// The purger's clock: pages that were idle at two ticks are returned.
     Tick,
-    /// The clock, and the limit is near: everything free goes.
+    /// The purger's clock, near the limit: all free pages are returned.
     TickNearLimit,
-    /// Asked for: everything free goes, no time has passed.
+    /// On request: all free pages are returned, and the tick is not counted.
     Trim,
 }
 
 /// What a tick found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// Bytes that went back to the kernel.
+    /// Bytes that were returned to the kernel.
     pub returned_bytes: usize,
-    /// Bytes that the kernel would not take: locked in memory.
+    /// Bytes that the kernel refused to take, because they are locked in memory.
     pub refused_bytes: usize,
-    /// Bytes of address space, or of the right to write there, that were given up under a limit.
+    /// Bytes that no longer count against RLIMIT_AS or RLIMIT_DATA.
     pub given_bytes: usize,
     /// Bytes that moved from caches to slabs.
     pub drained_bytes: usize,
     /// Bytes that stay in caches.
     pub cached_bytes: usize,
-    /// Something free is left that later ticks will return.
+    /// Free memory remains that later ticks will return.
     pub more: bool,
 }
 
 impl<O: Os, P: Parts<O>> HeapWith<O, P> {
-    /// One tick: cold slots leave the caches, pages idle for two ticks leave the heap; near the limit
-    /// (see `pressure`) everything free. `own` as for [`HeapWith::trim`]. Does nothing if a pass is under
-    /// way.
+    /// One tick: cold slots are moved from caches to bins, and pages that were idle at two ticks are returned to the
+    /// kernel; near the limit (`pressure`) all free pages. `own` as for [`HeapWith::trim`]. Does nothing if another pass
+    /// is under way.
     pub fn tick(&self, own: Option<&Cache>) -> Tick {
         let reason = if P::is_near_limit(self) { Reason::TickNearLimit } else { Reason::Tick };
         self.pass(reason, own).unwrap_or_default()
     }
 
-    /// Returns everything that is free to the kernel, the contents of all caches included that can
-    /// be had. `own` is the calling thread's cache, if it has entered it. True if anything went.
+    /// Returns all free memory to the kernel, also that in caches whose threads are not using them. `own` is the calling
+    /// thread's cache, if it has entered it. True if anything was returned.
     pub fn trim(&self, own: Option<&Cache>) -> bool {
         self.give_back(own) > 0
     }
 
-    /// No memory: gives everything that is free back and drains the caches. One more try makes sense even if there was
-    /// nothing: the purger may have given it back since the first.
+    /// A request found no memory: returns all free memory and drains the caches. The caller tries again in any case, because
+    /// the purger may have returned memory in between.
     pub(super) fn relieve(&self, own: Option<&Cache>) {
         self.give_back(own);
     }
@@ -61,7 +61,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     /// Bytes that went back to the kernel.
     fn give_back(&self, own: Option<&Cache>) -> usize {
         let mut returned = 0;
-        // Slots that were in flight during the first pass are caught by a second.
+        // The second pass gets slots that were on their way between cache and bin during the first.
         for _ in 0..2 {
             let Some(tick) = self.wait_for_pass(own) else {
                 break;
@@ -75,7 +75,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     }
 
     fn wait_for_pass(&self, own: Option<&Cache>) -> Option<Tick> {
-        // The other pass is the purger's: milliseconds of work, and longer where it has to wait for a processor.
+        // The purger makes the other pass. It takes milliseconds, or longer if the purger has to wait for a processor.
         const YIELDS: usize = 10_000;
         const NAPS: usize = 1000;
         for turn in 0..YIELDS + NAPS {
@@ -99,13 +99,13 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
 
     fn pass(&self, reason: Reason, own: Option<&Cache>) -> Option<Tick> {
         let force = reason != Reason::Tick;
-        // Acquire pairs with the release below: one pass at a time sees the other's work.
+        // Acquire pairs with the release below: a pass sees everything that the one before it did.
         if self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return None;
         }
         if reason != Reason::Trim {
-            self.tick.fetch_add(1, Ordering::Relaxed);
+            self.passes.fetch_add(1, Ordering::Relaxed);
             self.counters.ticks.fetch_add(1, Ordering::Relaxed);
         } else {
             self.counters.trims.fetch_add(1, Ordering::Relaxed);

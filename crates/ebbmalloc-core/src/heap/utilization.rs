@@ -17,9 +17,9 @@ pub struct Utilization {
     pub slots: usize,
     /// Bytes.
     pub bytes: usize,
-    /// The same of all slabs of its bin.
+    /// Free slots in all slabs of its bin.
     pub bin_free: usize,
-    /// See there.
+    /// Slots in all slabs of its bin.
     pub bin_slots: usize,
 }
 
@@ -115,7 +115,7 @@ mod tests {
         // Fuller than the others, and full.
         assert!(!is_sparse(100, 80, 1000, 900));
         assert!(!is_sparse(100, 0, 1000, 900));
-        // A large block is alone, and nobody's block is nowhere.
+        // A large block is alone in its extent; an address that is no block is in none.
         assert!(!is_sparse(1, 0, 1, 0));
         assert!(!Utilization::default().is_sparse());
     }

@@ -262,7 +262,7 @@ unsafe impl Os for Fake {
             }
             #[cfg(loom)]
             self.empty_bytes(run.start, run.bytes);
-            // SAFETY: the run is committed memory whose contents nobody reads again.
+            // SAFETY: the run is committed memory whose contents no thread reads again.
             unsafe { (run.start as *mut u8).write_bytes(0, run.bytes) };
             done.returned_bytes += run.bytes;
             state.record.discarded.push(*run);
@@ -306,7 +306,7 @@ unsafe impl Os for Fake {
         state.call(Call::GiveUp)?;
         let reservation = state.reservation(start, bytes);
         reservation.expect_committed(start, bytes, "give up");
-        // SAFETY: committed memory whose contents nobody reads again.
+        // SAFETY: committed memory whose contents no thread reads again.
         unsafe { (start as *mut u8).write_bytes(0, bytes) };
         reservation.uncommit(start, bytes);
         state.record.committed_bytes -= bytes;

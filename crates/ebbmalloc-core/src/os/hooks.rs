@@ -1,4 +1,4 @@
-//! A program's own way to get and give back an arena's address space: the functions that jemalloc calls
+//! A program's own way to get and return an arena's address space: the functions that jemalloc calls
 //! extent hooks, in its layout. `arena/own_space.rs` calls most of them; [`Borders`] the two of the borders of units.
 
 use core::ffi::{c_uint, c_void};
@@ -45,7 +45,7 @@ pub type Merge = unsafe extern "C" fn(
 pub struct ExtentHooks {
     /// New address space.
     pub alloc: Option<Alloc>,
-    /// A range of `alloc`'s goes back, whole.
+    /// Returns a whole range that `alloc` gave.
     pub dalloc: Option<Dalloc>,
     /// The arena ends, and `dalloc` did not take the range.
     pub destroy: Option<Destroy>,
@@ -63,8 +63,8 @@ pub struct ExtentHooks {
     pub merge: Option<Merge>,
 }
 
-/// Whom to ask where address space is cut and joined: a program's `split` and `merge`. Used by the bookkeeping of
-/// extents, under the arena's lock. The heap's own arena, and explicit ones without hooks, ask nobody.
+/// The program's hooks `split` and `merge`, which are called when address space is cut and joined. Used by the
+/// bookkeeping of extents, under the arena's lock. The heap's own arena, and explicit ones without hooks, call none.
 ///
 /// Units lie side by side without a gap: slabs, large blocks, free extents, and the rest of a range that `alloc` gave.
 /// Each is cut from one and joined with one that the hooks know.
@@ -92,7 +92,7 @@ impl Borders {
     }
 
     /// Of `len` bytes at `start` the first `first` become one unit, the rest another. False if the hook
-    /// refuses: then a block stays as it is; but where a request is served, or pages go back, nobody obeys.
+    /// refuses. An in-place resize then fails; when a request is served or pages are returned, the result is ignored.
     pub(crate) fn split(&self, start: usize, first: usize, len: usize) -> bool {
         if first == 0 || first == len {
             return true;
@@ -110,7 +110,7 @@ impl Borders {
         true
     }
 
-    /// Whether the `first` bytes at `start` and the `second` behind them become one unit.
+    /// Whether the `first` bytes at `start` and the `second` after them become one unit.
     pub(crate) fn merge(&self, start: usize, first: usize, second: usize) -> bool {
         // SAFETY: null, or hooks that outlive the arena.
         let Some(hooks) = (unsafe { self.hooks.as_ref() }) else {

@@ -1,4 +1,4 @@
-//! The only door to the kernel: a contract, and the implementations behind it.
+//! The only door to the kernel: a contract, and the implementations after it.
 //!
 //! Nothing above this folder issues a system call. [`Os`] is what the allocator needs of a kernel;
 //! `linux` answers it with raw system calls (no libc, so it works before libc is relocated), `fake`
@@ -79,7 +79,7 @@ pub enum Scarce {
 /// The kernel, as the allocator sees it. All methods are async-signal-safe and never allocate.
 ///
 /// # Safety
-/// An implementation returns only memory that nobody else uses, and memory that it has returned
+/// An implementation returns only memory that no other thread uses, and memory that it has returned
 /// from [`Os::reserve`] stays reserved until [`Os::release`].
 pub unsafe trait Os: Sync {
     /// Size of a page in bytes, read at run time: 4, 16 or 64 KiB.
@@ -126,7 +126,7 @@ pub unsafe trait Os: Sync {
     /// # Safety
     /// As there.
     unsafe fn release_blocks(&self, start: usize, bytes: usize) {
-        // SAFETY: `release` asks for the same: a range of ours that nobody uses any more.
+        // SAFETY: `release` asks for the same: a range of ours that no thread uses any more.
         unsafe { self.release(start, bytes) }
     }
 
@@ -146,7 +146,7 @@ pub unsafe trait Os: Sync {
     /// Gives address space back to the kernel, whatever its state.
     ///
     /// # Safety
-    /// The range lies in a reservation of this instance, and nobody uses it any more.
+    /// The range lies in a reservation of this instance, and no thread uses it any more.
     unsafe fn release(&self, start: usize, bytes: usize);
 
     /// Returns the pages of `runs` to the kernel (MADV_DONTNEED: never MADV_FREE). They stay
@@ -160,7 +160,7 @@ pub unsafe trait Os: Sync {
     /// MREMAP_DONTUNMAP): `from` stays mapped and reads as zero. On an error nothing has moved.
     ///
     /// # Safety
-    /// Both ranges are committed memory of this instance and do not overlap; nobody else uses them.
+    /// Both ranges are committed memory of this instance and do not overlap; no other thread uses them.
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError>;
 
     /// What is limited now.
@@ -170,7 +170,7 @@ pub unsafe trait Os: Sync {
     /// [`Scarce::Addresses`] others may map there from then on.
     ///
     /// # Safety
-    /// The range is committed memory of this instance and nobody uses it.
+    /// The range is committed memory of this instance and no thread uses it.
     unsafe fn give_up(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError>;
 
     /// Undoes [`Os::give_up`] for a part of the range: committed, and reads as zero.

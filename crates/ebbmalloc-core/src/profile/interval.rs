@@ -25,7 +25,7 @@ impl Intervals {
         self.0
     }
 
-    /// Bytes to the next point: an allocation that is longer than what is left of them is sampled.
+    /// Bytes to the next point: an allocation that reaches beyond it is sampled.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a float is cut to whole numbers on purpose, and one out of range becomes the largest"

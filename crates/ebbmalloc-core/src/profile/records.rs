@@ -98,10 +98,10 @@ pub(super) fn place<O: Os, T>(os: &O, metadata: &Metadata, value: T) -> Option<*
 }
 
 /// # Safety
-/// `piece` came from [`place`], and nobody uses it any more.
+/// `piece` came from [`place`], and no thread uses it any more.
 pub(super) unsafe fn give_back<O: Os, T>(os: &O, metadata: &Metadata, piece: *mut T) {
     if let Some(piece) = NonNull::new(piece.cast()) {
-        // SAFETY: the piece came from `place` with the size of a `T`, and nobody uses it any more (fn contract).
+        // SAFETY: the piece came from `place` with the size of a `T`, and no thread uses it any more (fn contract).
         unsafe { metadata.free(os, piece, size_of::<T>(), false) };
     }
 }

@@ -206,7 +206,7 @@ impl Table {
     pub fn reset<O: Os>(&mut self, os: &O, metadata: &Metadata) {
         self.epoch += 1;
         self.for_each_stack(&mut |table, stack| {
-            // SAFETY: in the table, under the lock; nobody knows a tally of the last epoch any more.
+            // SAFETY: in the table, under the lock; no thread knows a tally of the last epoch any more.
             unsafe {
                 let mut tally = (*stack).tallies;
                 while !tally.is_null() {
@@ -219,7 +219,7 @@ impl Table {
         });
     }
 
-    /// In the child of a fork that found the table half changed: its stacks are nobody's, and samples of before are in no
+    /// In the child of a fork that found the table half changed: its stacks are lost, and samples of before are in no
     /// sum. Threads stay, since links to them change in one store each.
     pub fn abandon(&mut self) {
         self.epoch += 1;

@@ -10,16 +10,16 @@ use crate::base::exact::{isize_of, usize_of};
 use crate::cache::bins::SHARDS;
 use core::sync::atomic::{AtomicI64, Ordering};
 
-/// Nothing was said: ebbmalloc's own delay.
+/// Not set: ebbmalloc's own delay.
 const OWN: i64 = i64::MIN;
 /// Nothing stays idle for longer than this, however long somebody would let it: jemalloc's bound.
 const MOST_MS: i64 = i64::MAX / 1_000_000;
 
-/// What was said of each automatic arena, and of arenas to come. Relaxed: followed by [`follow`].
+/// The time set for each automatic arena, and for new arenas. Relaxed: followed by [`follow`].
 static AUTOMATIC: [AtomicI64; SHARDS] = [const { AtomicI64::new(OWN) }; SHARDS];
 static FUTURE: AtomicI64 = AtomicI64::new(OWN);
 
-/// At boot: the settings for all arenas; `None` if nothing was said, negative for ever.
+/// At boot: the setting for all arenas; `None` if it is not set, negative for ever.
 pub(super) fn set_all(decay_ms: Option<i64>) {
     let decay_ms = decay_ms.unwrap_or(OWN);
     for automatic in &AUTOMATIC {

@@ -58,7 +58,7 @@ pub(super) fn relocate_self() {
         /// R_X86_64_RELATIVE.
         const RELATIVE: usize = 8;
         // SAFETY: the table is as long as the dynamic section says, and each place in it is a word
-        // of ours that nobody reads until it is filled in, and that is not write-protected before.
+        // of ours that no thread reads until it is filled in, and that is not write-protected before.
         unsafe {
             let relocation = relocations.wrapping_add(index);
             if (*relocation).info == RELATIVE {

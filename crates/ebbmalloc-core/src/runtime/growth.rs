@@ -1,5 +1,5 @@
 //! What a step of growth is followed by: the counters are published, and near the limit of the
-//! cgroup everything idle goes back, by the thread that grows.
+//! cgroup the thread that grows returns everything idle.
 
 use super::instance::HEAP;
 use super::profile::dumps;

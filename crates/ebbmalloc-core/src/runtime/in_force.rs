@@ -1,4 +1,4 @@
-//! The settings in force, for whoever asks. Written at boot, by the thread that boots; until then they
+//! The settings in force, for the thread that asks. Written at boot, by the thread that boots; until then they
 //! are the defaults, which are valid at any time.
 
 use super::conf::keys::{KEYS, TEXTS};
@@ -24,7 +24,7 @@ static NUMBERS: [AtomicU64; KEYS.len()] = {
 static SET: [Room; TEXTS] = [const { Room::EMPTY }; TEXTS];
 static SOURCES: [Room; Source::ALL.len()] = [const { Room::EMPTY }; Source::ALL.len()];
 
-/// A text, with a NUL behind it.
+/// A text, with a NUL after it.
 struct Room {
     /// Its length and one more, or 0 while there is none. Written once, with release, after the
     /// bytes; the acquire loads of those who ask pair with that.
@@ -43,7 +43,7 @@ impl Room {
     /// Keeps a text. Once, at boot.
     fn keep(&self, text: &[u8]) {
         let length = text.len().min(TEXT_BYTES - 1);
-        // SAFETY: nobody reads before the store below.
+        // SAFETY: no thread reads before the store below.
         unsafe { (&mut (*self.bytes.get()))[..length].copy_from_slice(&text[..length]) };
         self.length.store(length + 1, Ordering::Release);
     }

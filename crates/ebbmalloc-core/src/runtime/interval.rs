@@ -7,10 +7,10 @@ use super::in_force;
 use super::thread;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes that all threads have allocated. Relaxed: whoever crosses a multiple of the interval sees it in
+/// Bytes that all threads have allocated. Relaxed: a thread that crosses a multiple of the interval sees it in
 /// the sum that it gets.
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
-/// Somebody prints. What is allocated for that must not print in turn.
+/// A thread prints. Allocations for that must not print in turn.
 static PRINTING: AtomicBool = AtomicBool::new(false);
 
 /// Counts a new block of a thread that is observed for this.

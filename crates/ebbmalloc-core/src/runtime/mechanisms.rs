@@ -1,5 +1,5 @@
-//! Which mechanisms work in this process, as far as they have been tried. Whoever tries one notes it here; the published
-//! counters say it.
+//! Which mechanisms work in this process, as far as they have been tried. The code that tries one notes the result here; the published
+//! counters contain it.
 
 use super::instance::HEAP;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -27,7 +27,7 @@ enum Contents {
 }
 
 /// A block for `size` bytes, at most [`QUICK_MAX`], from the thread's real cache, if counting is all that
-/// there is to do beside; `None` if [`malloc`] must be asked.
+/// there is to do next to; `None` if [`malloc`] must be asked.
 #[inline(always)]
 pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u8>> {
     let cache = observer.cache();
@@ -46,7 +46,7 @@ pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u
     Some(slot)
 }
 
-/// Takes a slot of `class` (0 is none), if counting is all that there is to do beside; false if
+/// Takes a slot of `class` (0 is none), if counting is all that there is to do next to; false if
 /// [`free`] must be asked.
 #[inline(always)]
 pub(super) fn free_quick(observer: &Observer, slot: *mut u8, class: usize) -> bool {
@@ -221,7 +221,7 @@ fn sample_large(observer: &Observer, block: *mut u8, bytes: usize) {
 /// Fills a new block as the settings say.
 ///
 /// # Safety
-/// `block` is a live block of this heap, and nobody uses it yet.
+/// `block` is a live block of this heap, and no thread uses it yet.
 pub unsafe fn fill_new_by_settings(observer: &Observer, block: *mut u8) {
     if observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
         // SAFETY: the block is live, by the fn contract.
@@ -277,7 +277,7 @@ pub(super) unsafe fn free(observer: &Observer, block: *mut u8) {
     };
     observer.count_freed(bytes);
     if observer.flags() & JUNK_DEALLOCATED != 0 {
-        // SAFETY: nobody uses the block any more, and it is not free yet.
+        // SAFETY: no thread uses the block any more, and it is not free yet.
         unsafe { block.write_bytes(JUNK_FREED, bytes) };
     }
     if observer.goes_around_cache() || !observer.cache().push(class, block) {

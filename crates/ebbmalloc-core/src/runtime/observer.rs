@@ -1,16 +1,15 @@
-//! Observers: what is kept of a thread whose every request is looked at.
+//! Observers: the record of an observed thread, which takes the slow path for each of its requests.
 //!
-//! The fast path counts nothing and asks nothing. A thread that is to be counted, filled for, sampled or
-//! kept from its cache is therefore given a word (`super::thread`) that leads to a cache which is always
-//! empty: each of its requests misses and comes to `super::observed`, which serves it from the thread's
-//! real cache and does the rest. The others pay nothing.
+//! The fast path counts nothing and checks no setting. For a thread whose requests have to be counted, filled or
+//! sampled, or that must not use its cache, the thread's word (`super::thread`) leads to a static cache that is always
+//! empty. So each request misses and comes to `super::observed`, which does this work and serves the request from the
+//! thread's real cache. Other threads pay nothing.
 //!
-//! A thread of which the heap profile alone wants to know keeps its cache, which is rationed
-//! ([`crate::cache::ration`]): it is sampled, not observed, and only what its rations do not serve comes here.
+//! A thread that only the heap profile samples keeps its own cache, in rationed form ([`crate::cache::ration`]). It is
+//! sampled, not observed: only requests that its rations cannot serve come here.
 //!
-//! A thread is observed because everyone is ([`observe_everyone`], settings), or because it asked
-//! (`super::thread_control`). It stays so until its end. Its counters start at zero when
-//! it becomes observed.
+//! A thread is observed if all threads are ([`observe_everyone`], a setting), or if it asked for it
+//! (`super::thread_control`), and stays so until its end. Its counters start at zero when it becomes observed.
 
 use super::instance::HEAP;
 use super::sampler::{Sampler, end_thread};
@@ -32,8 +31,7 @@ pub const NO_CACHE: u8 = 8;
 pub const PROFILE: u8 = 16;
 /// Statistics are printed each time that so many bytes were allocated.
 pub const STATS_INTERVAL: u8 = 32;
-/// Nothing but the profile wants to know of the thread, whose cache is rationed. Of one thread, never of
-/// everyone.
+/// Only the profile samples the thread, and its cache is rationed. A flag of one thread, never of all threads.
 const SAMPLED_ALONE: u8 = 64;
 
 /// What new blocks are filled with, and freed ones, as in jemalloc.
@@ -41,7 +39,7 @@ pub const JUNK_NEW: u8 = 0xa5;
 /// See [`JUNK_NEW`].
 pub const JUNK_FREED: u8 = 0x5a;
 
-/// What is to be known of a thread.
+/// What a thread is observed for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
     /// Samples for the heap profile.
@@ -50,16 +48,16 @@ pub(super) enum Interest {
     Requests,
 }
 
-/// What every thread is observed for, the flags above. Written at boot; relaxed.
+/// The flags above for which every thread is observed. Written at boot; relaxed.
 static EVERYONE: AtomicU8 = AtomicU8::new(0);
 
-/// The live counters of a thread. Written by the thread alone, read by whoever has their address.
+/// The live counters of a thread. Written by the thread alone, read by the thread that has their address.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Counters {
     /// Bytes that the thread allocated since it is observed, each block by its usable size.
     pub allocated: AtomicU64,
-    /// Bytes that the thread freed since it is observed, whoever allocated them.
+    /// Bytes that the thread freed since it is observed, also those that other threads allocated.
     pub deallocated: AtomicU64,
 }
 
@@ -70,8 +68,7 @@ pub struct Observer {
     flags: AtomicU8,
     /// See [`Counters`].
     pub counters: Counters,
-    /// What was allocated and not freed when the peak was last reset, and the most since then; both by
-    /// the counters.
+    /// Live bytes (allocated less freed, by the counters) when the peak was last reset, and their maximum since then.
     peak_from: AtomicI64,
     peak: AtomicI64,
     pub(super) sampler: Sampler,
@@ -87,7 +84,7 @@ impl Observer {
         unsafe { self.cache.as_ref() }
     }
 
-    /// What the thread is observed for beside its counters and the profile: the flags of this module.
+    /// What the thread is observed for, besides its counters and the profile: the flags of this module.
     #[inline(always)]
     pub(super) fn flags(&self) -> u8 {
         self.flags.load(Ordering::Relaxed)
@@ -98,7 +95,7 @@ impl Observer {
         self.flags() & NO_CACHE != 0
     }
 
-    /// Whether the profile alone wants to know of the thread, which keeps its cache in its word.
+    /// Whether only the profile samples the thread, so that its word leads to its own cache.
     #[inline(always)]
     pub(super) fn is_sampled_alone(&self) -> bool {
         self.flags() & SAMPLED_ALONE != 0
@@ -112,8 +109,8 @@ impl Observer {
         }
     }
 
-    /// Follows the settings of the profile as they are now. If the purger has the cache, at the next
-    /// occasion.
+    /// Follows the current settings of the profile. If the purger is using the cache, it tries again at the next slow
+    /// operation.
     #[cold]
     pub(super) fn take_settings(&self) {
         if !self.is_sampled_alone() || self.ration() {
@@ -121,8 +118,8 @@ impl Observer {
         }
     }
 
-    /// Gives the thread's cache rations of which nothing was said yet. False if there is no memory, or the
-    /// cache is not to be had now.
+    /// Gives the thread's cache rations whose distance to the next sample is not set yet. False if there is no memory, or if
+    /// the cache cannot be entered now.
     fn ration(&self) -> bool {
         if self.rations.load(Ordering::Relaxed).is_null() {
             let piece = HEAP.allocate_metadata(size_of::<Rations>());
@@ -134,8 +131,8 @@ impl Observer {
             .is_some_and(|rations| unsafe { HEAP.set_rations(self.cache(), Some(rations)) })
     }
 
-    /// Ends the rations, so that every request of the thread can be looked at. False if its cache is not to
-    /// be had: in a signal handler that interrupted a request.
+    /// Ends the rations, so that every request of the thread can be observed. False if the cache cannot be entered: in a
+    /// signal handler that interrupted a request.
     #[cold]
     pub(super) fn end_rations(&self) -> bool {
         // The purger has a cache for some microseconds.
@@ -157,7 +154,7 @@ impl Observer {
         ended
     }
 
-    /// Counts a new block of `bytes` usable bytes. Whoever allocates calls `super::observed::count_new`, which
+    /// Counts a new block of `bytes` usable bytes. Allocations call `super::observed::count_new`, which
     /// does more.
     #[inline(always)]
     pub fn count_new(&self, bytes: usize) {
@@ -168,14 +165,14 @@ impl Observer {
         }
     }
 
-    /// The most that the thread had allocated and not freed, above what it had when that was last reset.
+    /// The peak of the thread's live bytes, relative to their number at the last reset.
     pub(super) fn peak(&self) -> u64 {
         let from = self.peak_from.load(Ordering::Relaxed);
         let most = self.peak.load(Ordering::Relaxed);
         most.saturating_sub(from).max(0).cast_unsigned()
     }
 
-    /// From now on the peak is counted from what is allocated now.
+    /// Resets the peak to the bytes that are live now.
     pub(super) fn reset_peak(&self) {
         let net = self.net();
         self.peak_from.store(net, Ordering::Relaxed);
@@ -191,8 +188,8 @@ impl Observer {
         }
     }
 
-    /// What the thread has allocated and not freed since it is observed; negative if it frees what others
-    /// allocated.
+    /// Bytes that the thread allocated less those that it freed, since it is observed. Negative if it frees blocks of other
+    /// threads.
     #[inline(always)]
     fn net(&self) -> i64 {
         let allocated = self.counters.allocated.load(Ordering::Relaxed);
@@ -214,13 +211,12 @@ fn add(counter: &AtomicU64, bytes: usize) {
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// From now on every thread is observed for `flags` as well: at once those that are new, others from
-/// their next slow operation on.
+/// Observes every thread for `flags` as well: new threads at once, others from their next slow operation on.
 pub fn observe_everyone(flags: u8) {
     EVERYONE.fetch_or(flags, Ordering::Relaxed);
 }
 
-/// A thread that is not observed yet need not be for `flags` any more.
+/// Threads that are not observed yet need not be observed for `flags` any more.
 pub(super) fn leave_everyone(flags: u8) {
     EVERYONE.fetch_and(!flags, Ordering::Relaxed);
 }
@@ -231,7 +227,7 @@ pub(super) fn is_everyone_observed() -> bool {
     EVERYONE.load(Ordering::Relaxed) != 0
 }
 
-/// What a thread that has not asked for anything is to be.
+/// How a thread that has not asked for anything is observed.
 pub(super) fn of_everyone() -> Interest {
     if EVERYONE.load(Ordering::Relaxed) & !PROFILE == 0 {
         Interest::Samples
@@ -245,8 +241,8 @@ pub(super) fn everyone_has_cache() -> bool {
     EVERYONE.load(Ordering::Relaxed) & NO_CACHE == 0
 }
 
-/// A record for the calling thread, whose cache is `cache`; what the thread then is may be more than
-/// `interest`. The thread is marked as busy.
+/// A record for the calling thread, whose cache is `cache`. The thread may be observed for more than `interest`. It is
+/// marked as busy.
 pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static Observer> {
     let place = HEAP.allocate_metadata(size_of::<Observer>())?.cast::<Observer>();
     let alone = match interest {
@@ -272,13 +268,13 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
     Some(observer)
 }
 
-/// Takes the record of a thread that ends.
+/// Frees the record of a thread that ends.
 ///
 /// # Safety
-/// It came from [`make`], and nobody uses it any more.
+/// It came from [`make`], and no thread uses it any more.
 pub(super) unsafe fn unmake(observer: &'static Observer) {
     end_thread(&observer.sampler);
-    // SAFETY: the record came from `make` and nobody uses it (fn contract); the cache that the rations were of is unmade.
+    // SAFETY: the record came from `make` and no thread uses it (fn contract); the cache that the rations were of is unmade.
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
             HEAP.free_metadata(rations.cast(), size_of::<Rations>());

@@ -57,7 +57,7 @@ pub fn set_thread_active(active: bool) -> bool {
     true
 }
 
-/// `thread.prof.name`, with a NUL behind it; null if the thread has none.
+/// `thread.prof.name`, with a NUL after it; null if the thread has none.
 pub fn start_of_thread_name() -> *const u8 {
     let thread = any_observer().and_then(|observer| observer.sampler.known_thread());
     thread.map_or(null(), |thread| {

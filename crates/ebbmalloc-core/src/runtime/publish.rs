@@ -15,7 +15,7 @@ use ebb_stats::layout::Layout;
 use ebb_stats::note::Note;
 use ebb_stats::{Page, Snapshot};
 
-/// The page that `ebb` reads from outside; nothing inside needs it, so the linker is told to keep it.
+/// The page that `ebb` reads from outside; nothing inside needs it, so an attribute makes the linker keep it.
 #[used]
 static PAGE: Page = Page::new();
 /// Where `ebb` finds the heap itself, kept like the page.
@@ -49,7 +49,7 @@ pub(super) fn after_tick(cpu_ns: u64, purging: Purging) -> usize {
 }
 
 /// After a step of growth, so that a process that only grows does not show what it was at its start.
-/// Caches count as of the last tick: nobody is disturbed for it.
+/// Bytes in caches are those of the last tick, so that no thread is disturbed.
 pub(super) fn after_growth(purging: Purging) {
     let statistics = HEAP.statistics(None, false);
     publish(&snapshot(&statistics, purging.idle_time_ms.is_some(), purging));

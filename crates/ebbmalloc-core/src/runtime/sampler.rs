@@ -49,7 +49,7 @@ impl Sampler {
         left < 0
     }
 
-    /// What is left after an allocation of `bytes`; `None` if it is to be sampled.
+    /// Bytes to the next sample after an allocation of `bytes`; `None` if it is to be sampled.
     #[inline(always)]
     pub(super) fn left_after(&self, bytes: usize) -> Option<i64> {
         let left = self.left.load(Ordering::Relaxed) - (bytes as u64).cast_signed();

@@ -20,7 +20,7 @@ const LINK_BYTES: usize = 1024;
 static CONFIRM: AtomicBool = AtomicBool::new(false);
 
 /// Reads all texts and puts the settings into force. Says on standard error what it does not understand,
-/// and ends the process for that if it is told to.
+/// and ends the process for that with `abort_conf:true`.
 pub(super) fn read() {
     // SAFETY: the hook may be called at any time.
     let environment = |name| unsafe { (hooks().environment)(name) };
@@ -210,7 +210,7 @@ pub(super) fn confirm() {
     HEAP.os.write_stderr(line.bytes());
 }
 
-/// Returns two pages that nobody uses, so that it is known how the kernel takes them.
+/// Returns two pages that no thread uses, so that it is known how the kernel takes them.
 fn try_discard() {
     let page = HEAP.os.page_bytes();
     let bytes = (3 * page).next_multiple_of(GRANULE);

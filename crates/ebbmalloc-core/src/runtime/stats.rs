@@ -1,4 +1,4 @@
-//! The counters for who asks for them in this process, and the end of the process, which prints them.
+//! The counters for readers in this process, and printing them at its end.
 
 use super::access::with_own_cache;
 use super::hooks::hooks;

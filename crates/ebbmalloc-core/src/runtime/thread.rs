@@ -1,5 +1,5 @@
-//! A thread on its way into the heap: with its cache, around it, or as a guest. What a thread that has no cache
-//! yet needs first, and what follows a slow operation, is `super::access`.
+//! How a thread enters the heap: with its cache, without it, or while a fork keeps it waiting. `super::access` gives a new
+//! thread its cache first, and does what follows a slow operation.
 
 use super::instance::HEAP;
 use super::observer::{self, Interest, Observer};
@@ -79,8 +79,8 @@ pub(super) fn waited_for_thaw() -> bool {
     HEAP.parts.gate.wait(&HEAP.os, thread_number())
 }
 
-/// Calls `work` with the thread marked as busy, so that it may take locks: whatever interrupts it waits
-/// for nothing. `None` in a signal handler that interrupted a request, and while a fork keeps the heap closed.
+/// Calls `work` with the thread marked as busy, so that it may take locks: a signal handler that interrupts it does not
+/// wait for them. `None` in a signal handler that interrupted a request, and while a fork keeps the heap closed.
 pub(super) fn set_apart<R>(work: impl FnOnce() -> R) -> Option<R> {
     if is_inside() {
         return None;
@@ -109,8 +109,8 @@ pub(super) fn is_inside() -> bool {
     }
 }
 
-/// From now on what is of `interest` is known of the calling thread. It has a cache of its own, and is not
-/// inside it. Without memory for a record it goes on as before.
+/// Observes the calling thread for `interest` from now on. The thread has a cache, and has not entered it. If there is no
+/// memory for a record, nothing changes.
 #[cold]
 pub(super) fn observe(interest: Interest) -> Option<&'static Observer> {
     if let Some(observer) = any_observer() {

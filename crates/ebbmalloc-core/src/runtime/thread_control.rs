@@ -1,5 +1,5 @@
-//! What a thread can ask of itself and change: its counters, its cache. From the first question on it is
-//! observed (`super::observer`).
+//! Counters and cache of the calling thread: read, reset, switched on and off. The first such call makes the thread an
+//! observed one (`super::observer`).
 
 use super::access::with_access;
 use super::instance::HEAP;
@@ -8,20 +8,19 @@ use super::observer::{Interest, Observer, everyone_has_cache};
 use super::state::any_observer;
 use super::thread::observe;
 
-/// The calling thread's live counters, which are valid until its end; from the first call on the thread
-/// is observed. `None` without memory, in a thread that is ending, and in a signal handler that
-/// interrupted a request.
+/// The calling thread's counters, valid until the thread ends. They count from the first call on. `None` if there is no
+/// memory, if the thread is ending, and in a signal handler that interrupted a request.
 pub fn thread_counters() -> Option<&'static Counters> {
     observed_now().map(|observer| &observer.counters)
 }
 
-/// The most that the calling thread had allocated and not freed, above what it had when that was last
-/// reset. `None` as for [`thread_counters`].
+/// The peak of the calling thread's live bytes (allocated less freed), relative to their number at the last reset.
+/// `None` as for [`thread_counters`].
 pub fn thread_peak() -> Option<u64> {
     observed_now().map(Observer::peak)
 }
 
-/// From now on the peak is counted from what is allocated now. False as for [`thread_counters`].
+/// Resets the peak to the bytes that are live now. False where [`thread_counters`] is `None`.
 pub fn reset_thread_peak() -> bool {
     let Some(observer) = observed_now() else {
         return false;
@@ -38,8 +37,7 @@ pub fn has_thread_cache() -> bool {
     }
 }
 
-/// Lets the calling thread keep free slots in its cache, or empties that and keeps the thread from it.
-/// False where [`thread_counters`] has nothing.
+/// Switches the calling thread's cache on, or empties it and switches it off. False where [`thread_counters`] is `None`.
 pub fn set_thread_cache(enabled: bool) -> bool {
     if enabled == has_thread_cache() {
         return true;
@@ -54,19 +52,19 @@ pub fn set_thread_cache(enabled: bool) -> bool {
     true
 }
 
-/// Puts back what the calling thread's cache holds.
+/// Moves all slots of the calling thread's cache to their bins.
 pub fn flush_thread_cache() {
     with_access(|access| HEAP.flush(access));
 }
 
-/// The calling thread's observer, to which each of its requests comes from now on.
+/// The calling thread's observer. From now on it sees each of the thread's requests.
 fn observed_now() -> Option<&'static Observer> {
     // A thread's first request gives it a cache.
     with_access(|_| ());
     observe(Interest::Requests)
 }
 
-/// The same, if samples are all that is to be known of the thread.
+/// The same for the heap profile, which needs samples only, not each request.
 pub(super) fn sampled_now() -> Option<&'static Observer> {
     with_access(|_| ());
     observe(Interest::Samples)

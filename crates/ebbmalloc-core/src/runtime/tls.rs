@@ -13,7 +13,7 @@
 //! relocated this object. The offset reads as zero then. On x86-64 it is therefore the offset of a
 //! place 384 bytes before the word: with an offset of zero the same two instructions
 //! read, in the thread block of glibc (the one libc that knows such functions), a field of 512 bytes
-//! that nobody uses any more and that stays for the sake of its size. It is zero, which says
+//! that no thread uses any more and that stays for the sake of its size. It is zero, which says
 //! that the thread is new, and the slow path asks [`is_relocated`].
 
 use core::arch::{asm, global_asm};
@@ -83,7 +83,7 @@ pub fn is_relocated() -> bool {
     true
 }
 
-/// The word of the calling thread that lies `AT` bytes behind the first.
+/// The word of the calling thread that lies `AT` bytes after the first.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn load<const AT: usize>() -> *mut u8 {
@@ -101,7 +101,7 @@ unsafe fn load<const AT: usize>() -> *mut u8 {
     word
 }
 
-/// Sets the word of the calling thread that lies `AT` bytes behind the first.
+/// Sets the word of the calling thread that lies `AT` bytes after the first.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn store<const AT: usize>(word: *mut u8) {
@@ -140,7 +140,7 @@ pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
     sum
 }
 
-/// The word of the calling thread that lies `AT` bytes behind the first.
+/// The word of the calling thread that lies `AT` bytes after the first.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 unsafe fn load<const AT: usize>() -> *mut u8 {
@@ -162,7 +162,7 @@ unsafe fn load<const AT: usize>() -> *mut u8 {
     word
 }
 
-/// Sets the word of the calling thread that lies `AT` bytes behind the first.
+/// Sets the word of the calling thread that lies `AT` bytes after the first.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 unsafe fn store<const AT: usize>(word: *mut u8) {

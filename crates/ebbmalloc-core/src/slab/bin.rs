@@ -1,12 +1,12 @@
 //! A bin: the slabs of one class in one shard, behind one lock. Refilled caches take slots from it,
 //! flushed ones put them back.
 //!
-//! Slots are taken from the slab with the lowest address that has any, so that those with high addresses
-//! empty themselves; slabs to which slots came back are also on the list that the sweep visits.
+//! Slots are taken from the slab with the lowest address that has free ones, so that slabs with high addresses become
+//! empty. Slabs to which slots came back are also on the list that the sweep visits.
 //!
-//! In the child of a fork the slabs that the parent made are set apart: their pages are shared until
-//! one of the two writes, so slots on them are not handed out. The child makes slabs of its own, and a
-//! page of those holds many new objects where a copied page would hold one.
+//! In the child of a fork no slots of the parent's slabs are handed out: parent and child share their pages until one of
+//! them writes, and each new object there would copy a page. The child makes its own slabs, where many new objects share a
+//! page.
 
 use super::shape::Shape;
 use super::slab::Slab;
@@ -32,7 +32,7 @@ pub enum Age {
     Idle,
 }
 
-/// What a bin is given to work with; it finds nothing by itself.
+/// Everything outside of the bin that its functions need; passed as an argument.
 pub struct Supply<'a, O> {
     /// The kernel.
     pub os: &'a O,
@@ -44,7 +44,7 @@ pub struct Supply<'a, O> {
     pub page_shift: u32,
     /// The purger's clock.
     pub tick: u32,
-    /// New slabs of other shards than this have a lead, where their class has one.
+    /// If set, new slabs have a lead if their class has one, except in this shard.
     pub aligned_shard: Option<u8>,
 }
 
@@ -82,8 +82,7 @@ impl Bin {
         &self.slabs
     }
 
-    /// Fills `out` with free slots as far as memory goes; returns how many. Without waiting, none
-    /// if a lock is held.
+    /// Fills `out` with free slots, as far as there is memory; returns how many. With [`Wait::No`], none if a lock is held.
     pub fn take<O: Os>(
         &self,
         supply: &Supply<O>,
@@ -95,7 +94,7 @@ impl Bin {
         self.take_from(supply, class, shard, out, wait, true)
     }
 
-    /// [`Bin::take`] from the slabs that there are.
+    /// [`Bin::take`] from existing slabs only.
     pub fn take_without_growth<O: Os>(
         &self,
         supply: &Supply<O>,
@@ -129,7 +128,7 @@ impl Bin {
                 None if !grow => break,
                 None => match slabs.add_slab(supply, shape, class, shard, wait) {
                     Some(slab) => slab,
-                    // Better a copied page than none.
+                    // There is no memory for a slab: rather copy a page than fail.
                     // SAFETY: the lock is held.
                     None => match unsafe { lowest_of(&slabs.inherited) } {
                         Some(slab) => slab,
@@ -157,8 +156,8 @@ impl Bin {
         taken
     }
 
-    /// Puts slots back that belong to this bin; ends the process if one is free already or does not
-    /// start a slot. Without waiting, nothing happens if the lock is held, and the result is false.
+    /// Puts slots of this bin back. Ends the process if one is free already or is no start of a slot. With [`Wait::No`] and
+    /// the lock held, it does nothing and returns false.
     ///
     /// # Safety
     /// Each slot lies in its slab, which is of `class` and this bin's shard, as the byte map says.
@@ -206,7 +205,7 @@ impl Bin {
 }
 
 impl Slabs {
-    /// Counts `slots` that came back. What was abandoned was not always counted right.
+    /// Counts `slots` that came back. Saturates: slots of abandoned slabs may not have been counted.
     pub(super) fn count_back(&mut self, slots: usize) {
         self.slots_out = self.slots_out.saturating_sub(slots);
     }
@@ -242,7 +241,7 @@ impl Slabs {
             self.slabs_made += 1;
             self.resident_pages += (*head).resident.count_ones() as usize;
             if dirty {
-                // Pages that nobody touches here would stay resident for nothing.
+                // Pages that no thread touches here would stay resident for nothing.
                 self.list_for_visit(slab);
             }
             self.settle_room(slab, shape);
@@ -250,10 +249,10 @@ impl Slabs {
         Some(slab)
     }
 
-    /// After slots of a slab came back: to the arena with it if it is whole, else onto its lists. A
-    /// signal handler, which may not wait, leaves a whole one to the sweep: its thread may hold the locks
-    /// below. So does everybody while pages of it are leaving on which no slot lies, at the end of slabs of
-    /// few large slots: it is whole then although the sweep is not done with it.
+    /// After slots of a slab came back: returns the slab to the arena if all of its slots are free, else puts it on its
+    /// lists. In two cases a slab with all slots free stays for the sweep: in a signal handler, whose thread may hold the
+    /// arena's locks; and while pages without any slot, at the end of a slab of few large slots, are leaving, because the
+    /// sweep still uses the slab.
     pub(super) unsafe fn settle<O: Os>(
         &mut self,
         supply: &Supply<O>,
@@ -280,8 +279,8 @@ impl Slabs {
         }
     }
 
-    /// Gives a whole slab back to the arena. If it is idle, pages of it that were all free at the last
-    /// tick count as free since then.
+    /// Returns a slab whose slots are all free to the arena. If it is idle, pages that were free at the last tick count as
+    /// free since then.
     pub(super) unsafe fn remove_slab<O: Os>(
         &mut self,
         supply: &Supply<O>,

@@ -1,10 +1,11 @@
 //! How many resident pages of a bin's slabs hold nothing live or cached: what a purge returns, told apart from what is
-//! free beside live slots. For statistics; nothing is counted while slots come and go.
+//! free next to live slots. For statistics; nothing is counted while slots come and go.
 //!
-//! A slab with such a page is on the list that the sweep visits, or on what is left of it during a sweep: slots came
-//! back since the sweep saw it, or the sweep has put it there again. So no other slab is looked at. The lock is given
-//! back now and then; meanwhile `counting` stays on a slab of the list, for `unlist` moves it on. What is put on the
-//! list meanwhile is missed: it became free after the count began, or a sweep overtook the count.
+//! A slab with such a page is on the list that the sweep visits, or on the rest of that list during a sweep: slots came
+//! back since the sweep visited it, or the sweep has listed it again. So only these slabs are counted. The lock is
+//! released now and then. Meanwhile `counting` points to a slab of the list: if that slab leaves the list, `unlist` moves
+//! it to the next. Slabs that are listed meanwhile are missed: they became free after the count began, or a sweep
+//! overtook the count.
 
 use super::bin::Bin;
 use super::shape::Shape;

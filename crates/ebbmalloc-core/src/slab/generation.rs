@@ -40,7 +40,7 @@ impl Slabs {
         };
     }
 
-    /// As if there had never been another slab than those that are gone.
+    /// A copy with the counters, but without any slab.
     fn without_slabs(&self) -> Self {
         Self {
             generation: self.generation,

@@ -1,15 +1,14 @@
 //! Lending: a bin whose slabs are nearly empty gives runs of neighbouring free slots to a larger
-//! class, on pages that are resident already. So what one phase of a program left between its
-//! survivors serves the next phase, whose sizes are others, and no fresh page is touched.
+//! class, on pages that are resident already. So the holes between the survivors of one phase of a program
+//! serve the next phase, whose blocks have other sizes, and no fresh page is touched.
 //!
-//! A lent block starts at a slot and covers the ones behind it, its tails, which a bitmap marks. The
-//! byte map says 0 for a slab that lends, which sends every free to the slow path: there
-//! [`Slab::slots_at`] tells how many slots a block has. When the last lent block is back the byte map
-//! gets the class again; the bitmap stays until the slab goes.
+//! A lent block starts at a slot and covers the slots after it. These are its tails; a bitmap marks them. While a slab
+//! lends, its entry in the byte map is 0, so every free of its blocks takes the slow path, where
+//! [`Slab::slots_at`] finds out how many slots the block has. When the last lent block was freed, the byte map gets the
+//! class again. The bitmap stays as long as the slab.
 //!
-//! Used by refills that would need a new slab, through
-//! the bins of all classes. Always holds: a tail's slot is not free, and
-//! neither is the slot before it.
+//! A refill that would need a new slab tries this first (`cache/bins.rs`). What always holds: a tail's slot is not free,
+//! and neither is the slot before it.
 
 use super::bin::{Bin, Supply};
 use super::shape::{Shape, mask};
@@ -26,25 +25,25 @@ use crate::slab::bin::Age;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Slabs that are looked at for a refill, each time the next ones.
+/// Slabs that one refill looks at. The next refill looks at the slabs after these.
 const LOOK_AT: usize = 16;
-/// Slabs that a bin has before it lends: a bin of few has little to give.
+/// A bin with fewer slabs does not lend: it has few free slots.
 const LENDER_SLABS: usize = if cfg!(test) { 1 } else { 16 };
-/// Most slots of a block: a run lies in one word of the bitmap, and longer ones are rare.
+/// Most slots in a block. A run must lie in one word of the bitmap, and long runs are rare.
 pub(super) const SLOTS_MAX: usize = 32;
 
-/// What a block of a larger class needs of a lender.
+/// The slots of a lender that a block of a larger class needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Neighbouring slots.
     pub(super) slots: u32,
-    /// Alignment of the first, in bytes: what every slot of the borrower's class has.
+    /// Alignment of the first one, in bytes: that of every slot of the borrower's class.
     pub(super) align: usize,
 }
 
 impl Run {
-    /// What a block of class `borrower` needs of class `lender`; `None` where it is not so many slots
-    /// exactly, or the slots are too large or too small to lend.
+    /// The slots of class `lender` that a block of class `borrower` needs. `None` if the block is not a whole number of
+    /// slots, or if the slots are too large or too small to lend.
     pub fn of(lender: usize, borrower: usize) -> Option<Self> {
         let (slot, block) = (CLASS[lender].size as usize, CLASS[borrower].size as usize);
         let slots = block / slot;
@@ -54,7 +53,8 @@ impl Run {
     }
 }
 
-/// Whether slots of `class` are small enough to be lent: the bitmap is apart from the descriptor.
+/// Whether slots of `class` are small enough to be lent: there are so many in a slab that their bitmap is not in the
+/// descriptor.
 pub fn lends(class: usize) -> bool {
     CLASS[class].slots > 64
 }
@@ -91,7 +91,7 @@ impl Bin {
                 break;
             };
             if first == Some(slab) {
-                // All of them were looked at.
+                // The walk has come round: all lenders were looked at.
                 break;
             }
             first.get_or_insert(slab);
@@ -109,14 +109,14 @@ impl Bin {
             }
         }
         if lent == 0 {
-            // Not before something came back.
+            // The next attempt is after slots have come back.
             self.may_lend.store(false, Ordering::Relaxed);
         }
         lent
     }
 
-    /// Takes a lent block back; ends the process if it is none. Without waiting, nothing happens
-    /// and false comes back if the lock is held.
+    /// Frees a lent block; ends the process if `address` is no such block. With [`Wait::No`] and the lock held, it does
+    /// nothing and returns false.
     ///
     /// # Safety
     /// `head` is the head of a slab of `class` and this bin's shard, and `address` lies in it.
@@ -133,7 +133,8 @@ impl Bin {
             return false;
         };
         let slab = Slab(head);
-        // SAFETY: the lock is held; a program that broke its contract is found out by the checks.
+        // SAFETY: the lock is held, and `head` is the head of a slab (fn contract). If the program freed a block twice, the slab
+        // may be gone: the descriptor is still one, and the checks end the process.
         unsafe {
             if (*head).kind != Kind::Slab {
                 corruption(supply.os, Corruption::DoubleFree, address);
@@ -162,8 +163,8 @@ impl Slabs {
         self.slabs >= LENDER_SLABS && !self.rooms[Room::Much as usize].is_empty()
     }
 
-    /// The next slab that lends, round and round by address: those with more than half of their slots free. Runs are
-    /// short in others, and their own class will want the slots.
+    /// The next slab that lends. Lenders have more than half of their slots free: in fuller slabs runs are short, and
+    /// their own class will need the slots. They take turns by address.
     fn next_lender(&mut self) -> Option<Slab> {
         let lenders = &self.rooms[Room::Much as usize];
         // SAFETY: the lock is held, as `&mut self` says, and the tree holds slabs of this bin.
@@ -182,8 +183,8 @@ impl Slabs {
 }
 
 impl Slab {
-    /// Gives the slab its bitmap of tails and takes its class out of the byte map. False without
-    /// memory for it.
+    /// Gives the slab a bitmap of tails and removes its class from the byte map. False if there is no memory for the
+    /// bitmap.
     unsafe fn prepare_to_lend<O: Os>(self, supply: &Supply<O>, shape: Shape) -> bool {
         // SAFETY: the caller holds the lock; the memory is as long as `words` says.
         unsafe {
@@ -201,7 +202,7 @@ impl Slab {
         true
     }
 
-    /// Gives the bitmap of tails back, with the slab. `idle` as for [`Slab::destroy`].
+    /// Frees the bitmap of tails when the slab ends. `idle` as for [`Slab::destroy`].
     ///
     /// # Safety
     /// The slab is whole, its bin's lock is held, and it is not used afterwards.
@@ -221,7 +222,7 @@ impl Slab {
         }
     }
 
-    /// The bitmap of tails: written under the lock, read by whoever frees a block. `None` if the slab
+    /// The bitmap of tails: written under the lock, read by the thread that frees a block. `None` if the slab
     /// never lent.
     unsafe fn tails<'a>(self, shape: Shape) -> Option<&'a [AtomicU64]> {
         // SAFETY: the slab is one; its memory holds as many words, until the slab is whole.
@@ -262,7 +263,7 @@ impl Slab {
                 let slots = mask(bit, run.slots);
                 starts &= !mask(0, bit + run.slots);
                 *word &= !slots;
-                // Relaxed: who reads the bits of a block got its address after this.
+                // Relaxed: a thread that reads the bits of a block got the block's address after this.
                 tails.fetch_or(slots & (slots - 1), Ordering::Relaxed);
                 pages |= shape.pages_of_slots(index, slots);
                 out[lent] = address as *mut u8;
@@ -277,8 +278,8 @@ impl Slab {
         lent
     }
 
-    /// Slots of the block that starts at `address`, which is live; `None` if none can start there, or
-    /// the slab never lent. Without the lock.
+    /// How many slots the live block at `address` has. `None` if no block can start there, or the slab never lent. Needs no
+    /// lock.
     ///
     /// # Safety
     /// The slab is one of the shape's class, and `address` lies in it.
@@ -292,7 +293,7 @@ impl Slab {
         if slot * shape.class.size as usize != offset || slot >= slots {
             return None;
         }
-        // A block lies in one word, and its bits are the same as long as it is live.
+        // A block lies in one word, and its bits do not change while it is live.
         let behind = tails[slot / 64].load(Ordering::Relaxed) >> (slot % 64);
         (behind & 1 == 0).then_some(1 + (behind >> 1).trailing_ones() as usize)
     }
@@ -324,7 +325,7 @@ impl Slab {
         }
     }
 
-    /// Enters the class into the byte map again if no lent block is out.
+    /// Enters the class into the byte map again if no lent block is live.
     unsafe fn show_class<O: Os>(self, supply: &Supply<O>, shape: Shape) {
         // SAFETY: the caller holds the bin's lock, under which alone the descriptor changes; the class is entered at
         // the slab's own base.
@@ -353,11 +354,11 @@ impl Slab {
     }
 }
 
-/// The bits of `free` at which as many ones begin.
+/// The bits of `free` at which a run of at least `ones` ones begins.
 fn starts_of_runs(free: u64, ones: u32) -> u64 {
     let (mut starts, mut have) = (free, 1);
     while have < ones {
-        // A run of twice as many begins where one begins and another follows it.
+        // If a run of `have` begins at a bit, and another one `step` bits later, a run of `have + step` begins there.
         let step = have.min(ones - have);
         starts &= starts >> step;
         have += step;

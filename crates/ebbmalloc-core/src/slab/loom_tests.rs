@@ -38,7 +38,7 @@ pub(crate) struct Ground {
 #[derive(Clone, Copy)]
 pub(crate) struct Slot(pub(crate) *mut u8);
 
-// SAFETY: a slot in use belongs to whoever has its address.
+// SAFETY: a slot in use belongs to the thread that has its address.
 unsafe impl Send for Slot {}
 
 /// Runs `body` under every schedule. Its threads, and it itself, get stacks of 512 KiB: loom's own are

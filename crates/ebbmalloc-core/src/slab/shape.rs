@@ -50,7 +50,7 @@ impl Shape {
         self.pages_between(slot, slot)
     }
 
-    /// The slots that touch page `page`: the first and the one behind the last.
+    /// The slots that touch page `page`: the first and the one after the last.
     #[inline]
     pub fn slots_on_page(self, page: u32) -> (usize, usize) {
         let start = (page as usize) << self.page_shift;

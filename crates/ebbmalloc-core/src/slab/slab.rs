@@ -3,9 +3,9 @@
 //! Everything is in the descriptor and in metadata memory; a free slot's own bytes are never
 //! touched. All functions here need the lock of the slab's bin.
 //!
-//! Always holds: a slot is in use, in a thread cache, or free, and exactly the free ones have their
-//! bit set, but for those on pages in `leaving`, whose bits are clear until the pages are back.
-//! `free` counts the bits. A page outside `resident` holds no data that anybody reads.
+//! What always holds: a slot is in use, in a thread's cache, or free. Free slots have their bit set, except slots on pages in
+//! `leaving`: their bits are clear until the pages have been returned. `free` counts the bits. A page outside `resident`
+//! holds no data that is read.
 
 use super::shape::{Shape, mask};
 use crate::arena::granule::Granule;
@@ -41,8 +41,8 @@ impl Slab {
         unsafe { (*self.0).free == self.shape(shape).slots() }
     }
 
-    /// Makes a slab out of fresh granules: all slots free. `dirty` says that its pages may be
-    /// resident, and the shape whether it has a lead. False if there is no metadata memory for the bitmap.
+    /// Makes a slab of fresh granules, with all slots free. `dirty` says that its pages may be
+    /// resident; the shape says whether it has a lead. False if there is no metadata memory for the bitmap.
     ///
     /// # Safety
     /// The granules belong to the caller alone, and its bin's lock is held.
@@ -84,13 +84,13 @@ impl Slab {
         true
     }
 
-    /// Gives the bitmap back, when the slab's granules go back to the arena; `idle` says that nobody used the slab
+    /// Frees the bitmap, when the slab's granules are returned to the arena; `idle` says that no thread used the slab
     /// since the last tick.
     ///
     /// # Safety
     /// The slab is whole (all slots free) and not used afterwards.
     pub unsafe fn destroy<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, idle: bool) {
-        // SAFETY: the slab is whole, so no lent block is out, and nobody uses it afterwards (fn contract).
+        // SAFETY: the slab is whole, so no lent block is out, and no thread uses it afterwards (fn contract).
         unsafe { self.forget_tails(os, metadata, shape, idle) };
         if shape.class.slots > 64 {
             // SAFETY: the bitmap came from `create`, and the slab is not used any more.
@@ -162,7 +162,7 @@ impl Slab {
         slab.seen &= !pages;
     }
 
-    /// The pages of which a slot was taken since the tick before `tick`.
+    /// The pages from which a slot was taken since the tick before `tick`.
     ///
     /// # Safety
     /// The bin's lock is held.
@@ -211,8 +211,7 @@ impl Slab {
         }
     }
 
-    /// Makes slots free, given by their addresses. What is wrong with an address that is no slot in
-    /// use, and the address.
+    /// Makes slots free, given by their addresses. If an address is no slot in use, returns the error and the address.
     ///
     /// # Safety
     /// The bin's lock is held, and the slab is of the shape's class.
@@ -244,7 +243,7 @@ impl Slab {
         Ok(())
     }
 
-    /// After slots came back that nobody used since the last tick: so were their pages, if nothing
+    /// After slots came back that no thread has used since the last tick: marks their pages as free since then, if nothing
     /// else touched them.
     ///
     /// # Safety
@@ -281,7 +280,7 @@ impl Slab {
         free
     }
 
-    /// Takes the free slots on `pages` out of the bitmap (they are all free), or puts them back.
+    /// Removes the slots on `pages`, which are all free, from the bitmap, or adds them again.
     ///
     /// # Safety
     /// The bin's lock is held; when putting back, the slots were taken out with the same `pages`.

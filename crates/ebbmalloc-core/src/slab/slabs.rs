@@ -1,5 +1,5 @@
-//! What the lock of a bin guards: its slabs, and what was counted of them. Slabs with free slots are in trees by address,
-//! and those to which slots came back since the sweep looked at them in a list.
+//! The data that a bin's lock guards: its slabs and their counters. Slabs with free slots are in trees by address. Slabs to
+//! which slots came back since the last sweep are in a list.
 
 use super::shape::Shape;
 use super::slab::Slab;
@@ -14,15 +14,15 @@ pub(super) const ROOMS: usize = 2;
 pub struct Slabs {
     /// The slabs with free slots.
     pub(super) rooms: [Tree<Granule, ByAddress>; ROOMS],
-    /// The same of slabs that this process was forked with.
+    /// The same for slabs that this process inherited in a fork.
     pub(super) inherited: [Tree<Granule, ByAddress>; ROOMS],
     /// Forks between the first process and this one. A slab made in another is inherited.
     pub(super) generation: u32,
-    /// The generation since which nothing was abandoned: a slab made in an earlier one is no longer known.
+    /// Slabs made in an earlier generation than this were abandoned.
     pub(super) abandoned_before: u32,
     /// Slabs to which slots came back since they were last visited, linked by `next`.
     pub(super) visit: *mut Granule,
-    /// What is left of that list during a sweep.
+    /// The rest of that list during a sweep.
     pub(super) sweeping: *mut Granule,
     /// The slab of either list that a count comes to next; see `free_pages`.
     pub(super) counting: *mut Granule,
@@ -44,13 +44,13 @@ pub struct Slabs {
     pub slots_taken: u64,
     /// Slabs made since the start.
     pub slabs_made: u64,
-    /// Times a refill went on with a slab that was there.
+    /// Times a refill used a slab that existed already.
     pub slabs_reused: u64,
     /// Slabs with free slots.
     pub slabs_with_room: usize,
 }
 
-// SAFETY: the descriptors behind the pointers belong to whoever holds the bin's lock.
+// SAFETY: the descriptors behind the pointers belong to the thread that holds the bin's lock.
 unsafe impl Send for Slabs {}
 
 impl Slabs {
@@ -139,7 +139,7 @@ impl Slabs {
         }
     }
 
-    /// Makes the sweep look at a slab.
+    /// Puts a slab on the list that the next sweep visits.
     pub(super) unsafe fn list_for_visit(&mut self, slab: Slab) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {

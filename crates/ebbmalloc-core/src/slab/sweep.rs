@@ -1,12 +1,15 @@
-//! The sweep: pages inside live slabs on which no slot was live at two ticks running go back to the
-//! kernel.
+//! The sweep returns pages inside live slabs to the kernel if no slot on them was live at two ticks in a row.
 //!
-//! The clock is a second chance (two ticks): `seen` has the pages that were free at the last tick,
-//! `touched` those of which a refill took a slot at the tick in `stamp`. A page that goes is marked as `leaving` under
-//! the bin's lock and its free slots are taken out of the bitmap; the lock is dropped; the kernel
-//! is called, once for pages of many bins; under the lock the page is no longer resident and the slots are put
-//! back. A refill in between cannot find those slots, and a slab of which pages are leaving is not released, whole
-//! or not (loom: `refill_against_return`, `remote_free_against_release`; `a_slab_that_is_whole_while_its_waste_leaves_stays`).
+//! For this a slab has two sets of pages: `seen`, the pages that were free at the last tick, and `touched`, the pages
+//! from which a refill took a slot at tick `stamp`. A page is returned in three steps:
+//!
+//! 1. Under the bin's lock the page is marked as `leaving`, and its free slots are removed from the bitmap.
+//! 2. Without the lock the kernel is called, once for the pages of many bins.
+//! 3. Under the lock the page is marked as not resident, and its slots are put into the bitmap again.
+//!
+//! In between a refill cannot find the slots, and a slab with leaving pages is not released, even if all of its slots are
+//! free (loom: `refill_against_return`, `remote_free_against_release`;
+//! `a_slab_that_is_whole_while_its_waste_leaves_stays`).
 
 use super::bin::{Bin, Supply};
 use super::shape::{Shape, mask};
@@ -20,26 +23,26 @@ use core::ptr::null_mut;
 
 /// Runs of pages returned with one call into the kernel.
 const RUNS: usize = 128;
-/// Runs of one slab at most: every second of its 64 pages.
+/// Most runs in one slab: if every second of its 64 pages is free.
 const RUNS_OF_SLAB: usize = 32;
-/// Slabs looked at, or settled, with the lock held once.
+/// Slabs that are visited, or settled, before the lock is released and taken again.
 const SLABS: usize = 32;
 
-/// One pass over bins, which are given to it one after the other.
+/// One pass over all bins: [`Sweep::bin`] for each, then [`Sweep::finish`].
 pub struct Sweep<'a, O> {
     supply: &'a Supply<'a, O>,
-    /// Everything free goes, whatever its age.
+    /// All free pages are returned, also those that were in use at the last tick.
     force: bool,
     runs: [PageRun; RUNS],
     run_count: usize,
-    /// The slabs that the runs lie in, those of a bin side by side.
+    /// The slabs that the runs lie in; slabs of one bin are neighbours here.
     slabs: [(Option<&'a Bin>, Slab); RUNS],
     slab_count: usize,
     total: Purged,
 }
 
 impl<'a, O: Os> Sweep<'a, O> {
-    /// Nothing gathered yet.
+    /// A sweep that has visited no bin yet.
     pub fn new(supply: &'a Supply<'a, O>, force: bool) -> Self {
         Self {
             supply,
@@ -52,11 +55,11 @@ impl<'a, O: Os> Sweep<'a, O> {
         }
     }
 
-    /// One tick's visit of the slabs of a bin of `class`. Some of what goes may go later only, at the latest in
-    /// [`Sweep::finish`].
+    /// Visits the slabs of a bin of `class`. Pages to return are gathered; the kernel may be called here or later, at the
+    /// latest in [`Sweep::finish`].
     pub fn bin(&mut self, bin: &'a Bin, class: usize) {
         let shape = Shape::new(class, self.supply.page_shift);
-        // What is listed during the sweep is for the next tick.
+        // Slabs that are listed during the sweep are for the next tick.
         let mut slabs = bin.slabs.lock(self.supply.os);
         if slabs.visit.is_null() {
             return;
@@ -95,14 +98,14 @@ impl<'a, O: Os> Sweep<'a, O> {
         }
     }
 
-    /// What the pass did; the last pages go.
+    /// Returns the last pages; says what the whole pass did.
     pub fn finish(mut self) -> Purged {
         self.give_back();
         self.total
     }
 
-    /// Calls the kernel for what was gathered, without a lock, and settles the slabs. A call that was
-    /// refused some run is made again slab by slab, to know which.
+    /// Calls the kernel for the gathered pages, without a lock, then settles the slabs. If the kernel refused a run, the call
+    /// is repeated slab by slab, to find out which.
     fn give_back(&mut self) {
         if self.run_count == 0 {
             return;
@@ -153,17 +156,17 @@ impl<'a, O: Os> Sweep<'a, O> {
 /// Discards the leaving pages of one slab.
 ///
 /// # Safety
-/// They are marked as leaving, and nobody else unmarks them.
+/// They are marked as leaving, and no other thread unmarks them.
 unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded {
     let mut runs = [PageRun { start: 0, bytes: 0 }; RUNS_OF_SLAB];
-    // SAFETY: the pages are leaving (fn contract), so nobody uses them; a slab with leaving pages stays a slab.
+    // SAFETY: the pages are leaving (fn contract), so no thread uses them; a slab with leaving pages stays a slab.
     unsafe {
         let count = runs_of(slab, shape, (*slab.0).leaving, &mut runs);
         os.discard(&runs[..count])
     }
 }
 
-/// The runs that `pages` of a slab are; returns how many, at most half as many as a slab has pages.
+/// Writes the runs of neighbouring pages in `pages` to `runs`; returns how many there are.
 ///
 /// # Safety
 /// The slab is one.
@@ -187,8 +190,8 @@ unsafe fn runs_of(slab: Slab, shape: Shape, mut pages: u64, runs: &mut [PageRun]
 }
 
 impl Slabs {
-    /// Looks at one slab: marks what leaves, notes what is free for the next tick. The pages that
-    /// leave, and whether something is left for the next tick.
+    /// Visits one slab: marks the pages that leave, and notes the other free pages for the next tick. Returns the leaving
+    /// pages, and whether the next tick has work here.
     unsafe fn visit_slab(
         &mut self,
         slab: Slab,
@@ -217,7 +220,7 @@ impl Slabs {
             if rest {
                 self.list_for_visit(slab);
             }
-            // What the kernel refused waits for a trim.
+            // Pages that the kernel refused are tried again by a trim only.
             (going, rest && !(*slab.0).locked)
         }
     }

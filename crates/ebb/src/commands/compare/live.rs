@@ -77,7 +77,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
     signals::end_trial(interrupt.clone(), groups)?;
     let (started, zero) = (SystemTime::now(), Instant::now());
-    let eyes = observer::Processes::default();
+    let observer = observer::Processes::default();
     terminal::warn(&format!(
         "watching {} for {}; Ctrl-C ends it and keeps the figures",
         names(&sides),
@@ -87,7 +87,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     while zero.elapsed() < args.time && !interrupt.is_set() {
         looks += 1;
         for side in &mut sides {
-            side.look(&eyes, zero.elapsed().as_secs_f64());
+            side.look(&observer, zero.elapsed().as_secs_f64());
         }
         // On a grid; a missed point is left out, not made up for.
         while next <= Instant::now() {
@@ -123,7 +123,7 @@ fn names(sides: &[Side]) -> String {
 impl Side {
     fn of(name: &str, target: &str, mut followed: Followed) -> Side {
         let pid = followed.look().tree.pids().first().copied();
-        let (allocator, library) = pid.map_or(("not known".to_owned(), None), ground);
+        let (allocator, library) = pid.map_or(("not known".to_owned(), None), allocator_and_file);
         let mut env = pid.map(settings).unwrap_or_default();
         env.insert("target".to_owned(), target.to_owned());
         Side {
@@ -136,9 +136,9 @@ impl Side {
         }
     }
 
-    fn look(&mut self, eyes: &observer::Processes, at_s: f64) {
+    fn look(&mut self, observer: &observer::Processes, at_s: f64) {
         let look = self.followed.look();
-        let Some(sample) = eyes.sample_of(&look.tree).map(|seen| seen.sample) else {
+        let Some(sample) = observer.sample_of(&look.tree).map(|seen| seen.sample) else {
             if self.gone_at.is_none() {
                 terminal::warn(&format!("{} has ended; looking for it again", self.variant.name));
                 self.gone_at = Some(at_s);
@@ -182,7 +182,7 @@ impl Side {
             Some(since) => format!(", absent for about {}", figures::duration(at_s - since)),
             None => String::new(),
         };
-        let allocator = pid.map_or("not known".to_owned(), |pid| ground(pid).0);
+        let allocator = pid.map_or("not known".to_owned(), |pid| allocator_and_file(pid).0);
         let other = match allocator == self.variant.allocator {
             true => String::new(),
             false => format!("; it runs on {allocator} instead of {}", self.variant.allocator),
@@ -214,7 +214,7 @@ impl Side {
 }
 
 /// The allocator of a process and the file that it comes from.
-fn ground(pid: i32) -> (String, Option<PathBuf>) {
+fn allocator_and_file(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
         Ok(source) if source.is_libc() => (ebb_allocators::Allocator::Glibc.to_string(), None),
         Ok(MallocSource::File(path)) => {

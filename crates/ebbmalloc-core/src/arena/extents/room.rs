@@ -42,14 +42,14 @@ impl Extents {
                 let fresh = gap + len as usize;
                 self.split(base + skipped * GRANULE, fresh, left);
                 self.split(base + skipped * GRANULE, gap, fresh);
-                // SAFETY: `grow` made these descriptors usable; nobody else knows them yet.
+                // SAFETY: `grow` made these descriptors usable; no other thread knows them yet.
                 unsafe {
                     head.write(Granule::new(base + first * GRANULE));
                     (*head).len = len;
                     (*head).fill = fill;
                     if gap > 0 {
                         skip_head.write(Granule::new(base + skipped * GRANULE));
-                        // Merges with what is free before it.
+                        // Merges with a free extent before it.
                         self.free(skip_head, u32_of(gap), fill, 0);
                     }
                 }
@@ -106,7 +106,7 @@ impl Extents {
     }
 
     /// There is a limit on address space. One that was set after the start makes every mapping of the
-    /// program fail while an unlimited reservation stands: give back what of it was never used.
+    /// program fail while an unlimited reservation stands: return the part that was never used.
     pub fn follow_limit<O: Os>(&mut self, os: &O) {
         if !self.limited {
             self.limited = true;
@@ -117,7 +117,7 @@ impl Extents {
     }
 
     /// In the child of a fork that found the extents half changed: what was handed out so far is left as it is for
-    /// ever, free or not, and what is handed out from now on lies behind it.
+    /// ever, free or not, and what is handed out from now on lies after it.
     pub fn abandon(&mut self) {
         for region in &mut self.regions[..self.count] {
             region.abandoned = region.top;
@@ -170,7 +170,7 @@ impl Region {
         let mut given = 0;
         let mut give = |start: usize, end: usize| {
             if start < end {
-                // SAFETY: behind what is committed nothing was ever handed out.
+                // SAFETY: after what is committed nothing was ever handed out.
                 unsafe { os.release(start, end - start) };
                 given += end - start;
             }

@@ -11,8 +11,8 @@ use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 
 impl Registry {
-    /// Fork, before: claims every cache but `own`, and those to come, until [`Registry::thaw`]. Whoever is inside one
-    /// leaves it, which [`Registry::is_quiet`] tells.
+    /// Before a fork: claims every cache but `own`, new ones included, until [`Registry::thaw`]. Threads that are inside a
+    /// cache leave it; [`Registry::is_quiet`] says when all have left.
     pub fn freeze<O: Os>(&self, os: &O, own: Option<&Cache>) {
         self.claim_all(self.list.lock(os), own);
         // Without it an owner may be inside a while longer: the child looks again.
@@ -43,7 +43,7 @@ impl Registry {
         self.is_frozen.load(Ordering::Relaxed)
     }
 
-    /// Fork, before: whether nobody is inside a cache but `own`.
+    /// Before a fork: whether no thread is inside a cache but `own`.
     pub fn is_quiet<O: Os>(&self, os: &O, own: Option<&Cache>) -> bool {
         let mut quiet = true;
         self.list.lock(os).for_each(|cache| {
@@ -68,7 +68,7 @@ impl Registry {
     /// The process has no other thread.
     pub unsafe fn forget_freeze(&self) {
         self.is_frozen.store(false, Ordering::Relaxed);
-        // SAFETY: nobody else is there to touch the list, and links change in one store each.
+        // SAFETY: no other thread is there to touch the list, and links change in one store each.
         unsafe {
             self.list.frozen_value(|caches| {
                 caches.frozen = false;
@@ -158,7 +158,7 @@ impl Registry {
     /// # Safety
     /// As there.
     pub unsafe fn reset(&self) {
-        // SAFETY: whoever held the lock does not exist in this process (fn contract).
+        // SAFETY: the thread that held the lock does not exist in this process (fn contract).
         unsafe { self.list.reset() }
         self.is_frozen.store(false, Ordering::Relaxed);
     }

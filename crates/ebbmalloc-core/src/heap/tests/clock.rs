@@ -1,6 +1,7 @@
 //! The two ticks, one by one: what is free at two ticks running goes at the second, and nothing else.
 
 use super::*;
+use crate::heap::heap::FIRST_TICK;
 use crate::os::PageRun;
 use crate::size::{CLASS, GRANULE};
 
@@ -85,7 +86,7 @@ fn a_page_that_was_touched_between_the_ticks_stays() {
 fn a_free_extent_goes_at_the_second_tick_even_when_the_clock_wraps() {
     for start in [16, u32::MAX - 1, u32::MAX] {
         let heap = heap();
-        heap.tick.store(start, core::sync::atomic::Ordering::Relaxed);
+        heap.passes.store(start.wrapping_sub(FIRST_TICK), core::sync::atomic::Ordering::Relaxed);
         let block = allocate(&heap, None, 4 * GRANULE);
         free_all(&heap, None, &[block]);
         assert_eq!(tick(&heap), []);
@@ -408,7 +409,7 @@ fn all_of_many_extents_and_of_long_ones_goes_in_one_tick() {
 
 #[test]
 fn young_runs_before_an_idle_one_stay_alone_unless_they_are_many() {
-    // Blocks that are young when the one behind them is idle, and whether that goes then.
+    // Blocks that are young when the one after them is idle, and whether that goes then.
     for (young, at_once) in [(2, true), (200, true), (255, true), (256, false), (600, false)] {
         let heap = heap();
         let first: Vec<_> = (0..young).map(|_| allocate(&heap, None, 2 * GRANULE)).collect();

@@ -283,7 +283,7 @@ fn explicit_caches_hold_what_they_are_given_and_may_be_on_an_arena() {
     assert!(heap.statistics(None, true).cached > 0);
     assert_eq!(heap.statistics(None, true).threads, 1);
     assert!(heap.flush_cache(index));
-    // SAFETY: nobody uses them.
+    // SAFETY: no thread uses them.
     unsafe {
         assert!(heap.end_cache(index) && !heap.end_cache(index) && heap.end_cache(other));
     }

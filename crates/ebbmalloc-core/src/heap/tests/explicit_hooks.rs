@@ -136,7 +136,7 @@ macro_rules! hooks_on_pages {
                 return true;
             }
             if $returns {
-                // SAFETY: memory that `alloc` gave, and that nobody uses.
+                // SAFETY: memory that `alloc` gave, and that no thread uses.
                 unsafe { hooked.os.discard(&[crate::os::PageRun { start, bytes }]) };
             }
             false

@@ -167,7 +167,7 @@ impl Copied {
         }
         heap.metadata.tear(&heap.os);
         let cache = own_cache(self.thread).expect("attached by new");
-        // SAFETY: nobody else has the cache.
+        // SAFETY: no other thread has the cache.
         unsafe { cache.tear() };
         // In the middle of everything: a thread that ends holds every lock, and a pass is under way.
         std::thread::scope(|scope| scope.spawn(|| hold_all(heap)).join()).expect("held");
@@ -180,7 +180,7 @@ impl Copied {
         let Some(granule) = arena.granule_of(address).or_else(own) else {
             return;
         };
-        // SAFETY: the descriptor of a live block, in a heap that nobody else uses.
+        // SAFETY: the descriptor of a live block, in a heap that no other thread uses.
         unsafe {
             if (*granule).kind == Kind::Large {
                 (*granule).flags = (*granule).flags & !(TAIL_LISTED | TAIL_LEAVING) | flag;
@@ -210,7 +210,7 @@ impl Copied {
         }
     }
 
-    /// The child goes on with everything: it takes blocks, and gives back what it got from its parent.
+    /// The child goes on with everything: it takes blocks, and returns what it got from its parent.
     fn go_on(mut self) -> Self {
         let heap = &*self.heap;
         let mut own = Vec::new();
@@ -229,7 +229,7 @@ impl Copied {
         validate(heap);
         validate_arena(heap, self.arena());
         for (index, (block, size)) in core::mem::take(&mut self.live).into_iter().enumerate() {
-            // SAFETY: live until it is given back, as is what it became.
+            // SAFETY: live until it is returned, as is what it became.
             unsafe {
                 assert!(heap.usable_size(block) >= size);
                 let goal = [2 * size, size / 2, 0][index % 3];

@@ -10,7 +10,7 @@ use crate::size::{CLASS, GRANULE, class_of};
 const SMALL: usize = 64;
 const LARGE: usize = 3 * GRANULE;
 
-/// All slots of a first slab, and one of a second: with that in reach the first goes back to the
+/// All slots of a first slab, and one of a second: with that in reach the first is returned to the
 /// arena when it is whole.
 fn two_slabs(heap: &Heap<Fake>) -> Vec<*mut u8> {
     let slots = CLASS[class_of(SMALL)].slots as usize;

@@ -163,7 +163,7 @@ fn aligned_requests_are_aligned_in_lent_slots_too() {
     }
 }
 
-/// A flush finds each slot's slab, though a lender's slab is smaller than the ones beside it.
+/// A flush finds each slot's slab, though a lender's slab is smaller than the ones next to it.
 #[test]
 fn lent_blocks_and_slots_of_the_class_are_flushed_together() {
     let (small, larger) = (CLASS[class_of(512)], CLASS[class_of(4096)]);

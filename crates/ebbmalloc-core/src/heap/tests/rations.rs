@@ -140,10 +140,10 @@ fn a_block_that_goes_to_and_fro_seldom_leaves_the_fast_path() {
     }
     assert!(slow < 10_000 / 32, "{slow}");
     let cache = rationed.cache();
-    // SAFETY: nobody is inside, and the cache is rationed.
+    // SAFETY: no thread is inside, and the cache is rationed.
     let ahead = unsafe { cache.ahead(class_of(64)) };
     assert_eq!(ahead, Some((1 << 40) - 10_000));
-    // SAFETY: nobody is inside.
+    // SAFETY: no thread is inside.
     let held = unsafe { cache.bytes() } / CLASS[class_of(64)].size as usize;
     assert!((32..=200).contains(&held), "{held}");
 }

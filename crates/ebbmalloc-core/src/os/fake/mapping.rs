@@ -1,4 +1,4 @@
-//! A reservation of the fake kernel: a real mapping, and what each of its pages is.
+//! A reservation of the fake kernel: a real mapping, and the state of each of its pages.
 
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
@@ -7,10 +7,10 @@ use std::vec::Vec;
 
 use super::std;
 
-/// The smallest page that a fake kernel can have: the unit in which it keeps book.
+/// The smallest page that a fake kernel can have: the unit of its records.
 pub const MIN_PAGE_BYTES: usize = 4096;
 
-/// A page that is neither merely reserved nor released.
+/// The state of a page that is committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// Readable and writable.
@@ -95,7 +95,7 @@ impl Reservation {
         before - self.pages.len()
     }
 
-    /// Makes a committed range merely reserved again.
+    /// Makes a committed range reserved again.
     pub fn uncommit(&mut self, start: usize, bytes: usize) {
         let range = self.unreleased(start, bytes, "give up");
         protect(start, bytes, PROT_NONE);

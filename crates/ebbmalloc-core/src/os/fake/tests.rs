@@ -76,7 +76,7 @@ fn address_space_is_limited_and_comes_back() {
     os.set_address_space_limit(Some(4 * GRANULE));
     let start = reserved(&os, 3 * GRANULE);
     assert_eq!(os.reserve(2 * GRANULE, GRANULE), Err(OsError::OutOfMemory));
-    // SAFETY: nobody uses the range.
+    // SAFETY: no thread uses the range.
     unsafe { os.release(start + GRANULE, 2 * GRANULE) };
     assert!(os.reserve(2 * GRANULE, GRANULE).is_ok());
     assert_eq!(os.record().reserved_bytes, 3 * GRANULE);

@@ -22,7 +22,7 @@ impl Linux {
         }
     }
 
-    /// Tries membarrier, if nobody did: the first call of a process of several threads sleeps for
+    /// Tries membarrier, if no thread has yet: the first call of a process of several threads sleeps for
     /// milliseconds, which it had better do while no lock is held.
     pub fn prepare_membarrier(&self) {
         if self.membarrier_works().is_none() {

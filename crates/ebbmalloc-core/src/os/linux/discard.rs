@@ -42,7 +42,7 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
         let mut taken = 0;
         let mut suspicious = false;
         if rest.len() > 1 && vectors.load(Ordering::Relaxed) != REFUSED {
-            // SAFETY: the runs are committed memory that nobody reads again (fn contract).
+            // SAFETY: the runs are committed memory that no thread reads again (fn contract).
             match unsafe { discard_vector(&rest[..rest.len().min(VECTOR_RUNS)]) } {
                 Ok(whole) => {
                     vectors.store(WORKS, Ordering::Relaxed);
@@ -61,7 +61,7 @@ pub unsafe fn discard(vectors: &AtomicU8, runs: &[PageRun]) -> Discarded {
         if taken < VECTOR_RUNS
             && let Some((first, after)) = rest.split_first()
         {
-            // SAFETY: the run is committed memory that nobody reads again (fn contract).
+            // SAFETY: the run is committed memory that no thread reads again (fn contract).
             match unsafe { call(nr::MADVISE, [first.start, first.bytes, MADV_DONTNEED]) } {
                 Ok(_) => {
                     done.returned_bytes += first.bytes;

@@ -51,7 +51,7 @@ impl Linux {
         let (unread, reading) = (Copy::UNREAD, Copy::READING);
         let state = &COPY.state;
         if state.compare_exchange(unread, reading, Ordering::Acquire, Ordering::Acquire).is_ok() {
-            // SAFETY: the exchange made this thread the only writer, and nobody reads before READ.
+            // SAFETY: the exchange made this thread the only writer, and no thread reads before READ.
             let into = unsafe { &mut *COPY.bytes.get() };
             let read = self.read_file(c"/proc/self/environ", into).unwrap_or(0);
             state.store(Copy::READ + read, Ordering::Release);
@@ -59,7 +59,7 @@ impl Linux {
         loop {
             let now = state.load(Ordering::Acquire);
             if now >= Copy::READ {
-                // SAFETY: nobody writes any more.
+                // SAFETY: no thread writes any more.
                 let bytes: &'static [u8; COPY_BYTES] = unsafe { &*COPY.bytes.get() };
                 return &bytes[..(now - Copy::READ).min(COPY_BYTES)];
             }

@@ -2,7 +2,7 @@
 //! that the kernel wipes in every child with a memory of its own (MADV_WIPEONFORK, Linux 4.14).
 //!
 //! A child that shares the memory (vfork, CLONE_VM) sees the mark, as it should: it is the same heap.
-//! It is told apart by its process id, for one purpose: threads it starts end with it.
+//! It is recognised by its process id, for one purpose: threads it starts end with it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -85,7 +85,7 @@ impl Linux {
         let page = memory::map_anonymous(bytes).ok()?;
         // SAFETY: the page was mapped just now and is ours.
         if unsafe { call(nr::MADVISE, [page, bytes, MADV_WIPEONFORK]) }.is_err() {
-            // SAFETY: nobody else knows of the page.
+            // SAFETY: no other thread knows of the page.
             unsafe { memory::release(page, bytes) };
             return None;
         }

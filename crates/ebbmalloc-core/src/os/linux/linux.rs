@@ -5,16 +5,16 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize};
 /// Nothing is known yet of what the kernel can do; of a word whose other values its file has.
 pub(super) const UNKNOWN: u8 = 0;
 
-/// What the kernel is told of transparent huge pages.
+/// The advice on transparent huge pages that the kernel gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HugePages {
+    /// Not to make them. The first, so that an unset word means it.
+    Refused,
     /// Nothing: it does as its own settings say.
     Left,
     /// To make them.
     Wanted,
-    /// Not to.
-    Refused,
 }
 
 /// The running kernel. All state is interior, so that one `static` serves every thread.
@@ -29,7 +29,7 @@ pub struct Linux {
     pub(super) fork_mark: AtomicUsize,
     /// In a sandbox, where a call too many may kill; see `sandbox`.
     pub(super) confined: AtomicBool,
-    /// The last answer about RLIMIT_AS, `usize::MAX` for none; in a sandbox it stays the answer.
+    /// The last answer about RLIMIT_AS, 0 for none; in a sandbox it stays the answer.
     pub(super) address_space: AtomicUsize,
     /// Whether the kernel counts all that may be written; see `scarcity`.
     pub(super) overcommit: AtomicU8,
@@ -43,13 +43,13 @@ pub struct Linux {
     pub(super) purger_block: AtomicUsize,
     /// Settings: free address space is unmapped. Set at boot.
     pub(super) unmaps: AtomicBool,
-    /// Settings: what the kernel is told about huge pages, for the heap and for metadata. Set at boot.
+    /// Settings: the advice on huge pages that the kernel gets, for the heap and for metadata. Set at boot.
     pub(super) huge_pages: AtomicU8,
     pub(super) huge_metadata: AtomicU8,
 }
 
 impl Linux {
-    /// A kernel about which nothing is known yet.
+    /// A kernel about which nothing is known yet: all zero, so that the static heap takes no room in the file.
     pub const fn new() -> Self {
         Self {
             page_bytes: AtomicUsize::new(0),
@@ -59,7 +59,7 @@ impl Linux {
             overcommit: AtomicU8::new(UNKNOWN),
             charged: AtomicBool::new(false),
             confined: AtomicBool::new(false),
-            address_space: AtomicUsize::new(usize::MAX),
+            address_space: AtomicUsize::new(0),
             owner: AtomicU32::new(0),
             purger_leaving: AtomicU32::new(0),
             purger_block: AtomicUsize::new(0),

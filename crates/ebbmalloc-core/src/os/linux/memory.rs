@@ -16,23 +16,23 @@ const MAP_NORESERVE: usize = 0x4000;
 
 /// Maps `bytes` of private anonymous memory, readable and writable, anywhere.
 pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
     unsafe {
         call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0])
     }
 }
 
-/// Maps `bytes` of the file behind `descriptor`, shared, readable and writable.
+/// Maps `bytes` of the file after `descriptor`, shared, readable and writable.
 pub fn map_shared(descriptor: usize, bytes: usize) -> Result<usize, Errno> {
     const MAP_SHARED: usize = 0x01;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
     unsafe { call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, descriptor, 0]) }
 }
 
 /// Maps anonymous memory at `start` with these rights and further `flags`; the address it got.
 ///
 /// # Safety
-/// With MAP_FIXED nobody uses what was in the range.
+/// With MAP_FIXED no thread uses what was in the range.
 pub unsafe fn map_at(
     start: usize,
     bytes: usize,
@@ -40,14 +40,14 @@ pub unsafe fn map_at(
     flags: usize,
 ) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags;
-    // SAFETY: a new mapping, or with MAP_FIXED one over a range that nobody uses (fn contract).
+    // SAFETY: a new mapping, or with MAP_FIXED one over a range that no thread uses (fn contract).
     unsafe { call(nr::MMAP, [start, bytes, rights, flags, usize::MAX, 0]) }
 }
 
 /// Maps inaccessible, uncharged address space.
 fn map_reserved(bytes: usize) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
     unsafe { call(nr::MMAP, [0, bytes, PROT_NONE, flags, usize::MAX, 0]) }
 }
 
@@ -55,7 +55,7 @@ fn map_reserved(bytes: usize) -> Result<usize, Errno> {
 /// hole of 8 GiB between libraries costs nothing (docs/decisions/0034-room-above.md).
 const FAR: usize = 1 << 30;
 /// Address space left free above a long reservation. The kernel maps downwards, so that libraries
-/// loaded later come to lie here, beside those loaded before, and not behind the reservation: a loop
+/// loaded later come to lie here, next to those loaded before, and not behind the reservation: a loop
 /// of calls between libraries a terabyte apart was 4 % slower.
 const ROOM_ABOVE: usize = 64 << 30;
 
@@ -80,11 +80,11 @@ fn reserve_below(bytes: usize, align: usize, room: usize) -> Result<usize, OsErr
     // limit on address space the surplus below might be refused.
     let start = map_reserved(wanted)?;
     if start & (align - 1) == 0 {
-        // SAFETY: the end of the mapping made just now, which nobody knows of.
+        // SAFETY: the end of the mapping made just now, which no thread knows of.
         unsafe { release(start + bytes, room) };
         return Ok(start);
     }
-    // SAFETY: this is the mapping made just now, which nobody knows of.
+    // SAFETY: this is the mapping made just now, which no thread knows of.
     unsafe { release(start, wanted) };
     let mapped_bytes = wanted.checked_add(align).ok_or(OsError::OutOfMemory)?;
     let mapped = map_reserved(mapped_bytes)?;
@@ -105,9 +105,9 @@ impl Linux {
     /// The system call `madvise`.
     ///
     /// # Safety
-    /// Nobody relies on what the advice throws away.
+    /// The contents that the advice throws away are not needed.
     pub unsafe fn madvise(&self, start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
-        // SAFETY: nobody relies on what the advice throws away (fn contract).
+        // SAFETY: the contents that the advice throws away are not needed (fn contract).
         unsafe { call(nr::MADVISE, [start, bytes, (advice as isize).cast_unsigned()]) }.map(|_| ())
     }
 
@@ -152,20 +152,20 @@ pub unsafe fn commit(start: usize, bytes: usize) -> Result<(), OsError> {
 /// Takes all rights from a range, so that touching it faults.
 ///
 /// # Safety
-/// Nobody touches the range any more.
+/// No thread touches the range any more.
 pub unsafe fn protect(start: usize, bytes: usize) -> Result<(), Errno> {
-    // SAFETY: nobody touches the range any more (fn contract).
+    // SAFETY: no thread touches the range any more (fn contract).
     unsafe { call(nr::MPROTECT, [start, bytes, PROT_NONE]) }.map(|_| ())
 }
 
 /// [`Os::release`]; nothing for an empty range.
 ///
 /// # Safety
-/// The range is the allocator's own and nobody uses it any more.
+/// The range is the allocator's own and no thread uses it any more.
 pub unsafe fn release(start: usize, bytes: usize) {
     if bytes > 0 {
         // A refusal (too many mappings) leaves the range reserved, which is harmless.
-        // SAFETY: the range is ours and nobody uses it any more (fn contract).
+        // SAFETY: the range is ours and no thread uses it any more (fn contract).
         let _ = unsafe { call(nr::MUNMAP, [start, bytes]) };
     }
 }
@@ -173,7 +173,7 @@ pub unsafe fn release(start: usize, bytes: usize) {
 /// [`Os::move_pages`].
 ///
 /// # Safety
-/// Both ranges are committed memory of the allocator, do not overlap, and nobody else uses them.
+/// Both ranges are committed memory of the allocator, do not overlap, and no other thread uses them.
 pub unsafe fn move_pages(os: &Linux, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
     // MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP; the last since Linux 5.7.
     const MOVE_AND_KEEP: usize = 1 | 2 | 4;
@@ -184,7 +184,7 @@ pub unsafe fn move_pages(os: &Linux, from: usize, to: usize, bytes: usize) -> Re
             // The kernel may have unmapped `to` before it gave up: map it anew, or the next
             // mapping of anybody could land in our reservation.
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-            // SAFETY: `to` is ours, and its contents are nobody's.
+            // SAFETY: `to` is ours, and no thread uses its contents.
             let mapped =
                 unsafe { call(nr::MMAP, [to, bytes, PROT_READ_WRITE, flags, usize::MAX, 0]) };
             if mapped.is_err() {

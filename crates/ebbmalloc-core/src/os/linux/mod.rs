@@ -44,7 +44,7 @@ pub use linux::{HugePages, Linux};
 pub use startup::PROCESS_PATH_BYTES;
 
 impl Linux {
-    /// What the kernel is told of memory that is reserved from now on, for the heap and for metadata.
+    /// The advice on huge pages for memory that is reserved from now on, for the heap and for metadata.
     pub fn set_huge_pages(&self, heap: HugePages, metadata: HugePages) {
         self.huge_pages.store(heap as u8, Ordering::Relaxed);
         self.huge_metadata.store(metadata as u8, Ordering::Relaxed);
@@ -133,18 +133,18 @@ unsafe impl Os for Linux {
     }
 
     unsafe fn release(&self, start: usize, bytes: usize) {
-        // SAFETY: `Os` asks its callers for what the function here asks for: a range of ours that nobody uses any
+        // SAFETY: `Os` asks its callers for what the function here asks for: a range of ours that no thread uses any
         // more.
         unsafe { memory::release(start, bytes) }
     }
 
     unsafe fn discard(&self, runs: &[PageRun]) -> Discarded {
-        // SAFETY: `Os` asks its callers for what the function here asks for: committed runs that nobody reads again.
+        // SAFETY: `Os` asks its callers for what the function here asks for: committed runs that no thread reads again.
         unsafe { discard::discard(&self.vectors, runs) }
     }
 
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
-        // SAFETY: `Os` asks its callers for what the function here asks for: two ranges of ours that nobody uses
+        // SAFETY: `Os` asks its callers for what the function here asks for: two ranges of ours that no thread uses
         // meanwhile.
         unsafe { memory::move_pages(self, from, to, bytes) }
     }
@@ -154,7 +154,7 @@ unsafe impl Os for Linux {
     }
 
     unsafe fn give_up(&self, start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
-        // SAFETY: `Os` asks its callers for what the function here asks for: a range of ours that nobody uses.
+        // SAFETY: `Os` asks its callers for what the function here asks for: a range of ours that no thread uses.
         unsafe { scarcity::give_up(start, bytes, scarce) }
     }
 
@@ -192,10 +192,11 @@ unsafe impl Os for Linux {
     fn address_space_limit(&self) -> Option<usize> {
         if !self.is_confined() {
             let limit = scarcity::limit(scarcity::RLIMIT_AS);
+            let limit = if limit == scarcity::NO_LIMIT { 0 } else { limit.max(1) };
             self.address_space.store(limit, Ordering::Relaxed);
         }
         let limit = self.address_space.load(Ordering::Relaxed);
-        (limit != scarcity::NO_LIMIT).then_some(limit)
+        (limit != 0).then_some(limit)
     }
 
     fn cpus(&self) -> usize {

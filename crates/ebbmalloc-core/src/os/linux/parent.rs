@@ -1,5 +1,5 @@
-//! The parent process: what its environment holds, and whether it has a library mapped. Read in small
-//! pieces from /proc, and only when a setting is wrong.
+//! Reads the parent process's environment and mappings from /proc, in small pieces. Only when a setting is wrong: to find
+//! out whether the parent has reported it already.
 
 use core::ffi::CStr;
 
@@ -11,8 +11,8 @@ use super::call::call;
 const PIECE_BYTES: usize = 1024;
 
 impl Linux {
-    /// Whether the parent was started with all these variables, with the same values. False where /proc does
-    /// not show that.
+    /// Whether the parent was started with all these variables, with the same values. False if /proc does
+    /// not show it.
     pub fn parent_has<const N: usize>(&self, variables: [(&[u8], &[u8]); N]) -> bool {
         let mut entries = variables.map(|(name, value)| Entry::new([name, b"=", value]));
         let read = self.read_of_parent(b"/environ\0", &mut |piece| {
@@ -23,7 +23,7 @@ impl Linux {
         read && entries.iter().all(|entry| entry.found)
     }
 
-    /// Whether a mapping of the parent names a file with `word` in its path. `word` has its first byte only once.
+    /// Whether a mapping of the parent names a file with `word` in its path. The first byte of `word` must not occur in it again.
     pub fn parent_maps(&self, word: &[u8]) -> bool {
         let mut matched = 0;
         let read = self.read_of_parent(b"/maps\0", &mut |piece| {
@@ -74,7 +74,7 @@ fn proc_path<'a>(pid: usize, name: &[u8], into: &'a mut [u8; 40]) -> Option<&'a 
 /// Looks for one entry in a list of entries that each end with a NUL, byte by byte.
 struct Entry<'a> {
     parts: [&'a [u8]; 3],
-    /// Bytes of the present entry that were equal so far; none where it differs.
+    /// How many bytes of the current entry matched so far; `None` if one did not.
     equal: Option<usize>,
     found: bool,
 }

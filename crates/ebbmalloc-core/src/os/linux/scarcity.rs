@@ -41,7 +41,7 @@ impl Linux {
         if self.charged.load(Ordering::Relaxed) { Scarce::Charge } else { Scarce::Nothing }
     }
 
-    /// Reads what [`Os::scarce`] needs, while files can be read and a descriptor disturbs nobody.
+    /// Reads what [`Os::scarce`] needs, while files can be read and a descriptor does no harm.
     pub fn prepare_scarce(&self) {
         self.find_scarce();
     }
@@ -62,9 +62,9 @@ impl Linux {
 /// [`Os::give_up`].
 ///
 /// # Safety
-/// The range is the allocator's own and nobody uses it.
+/// The range is the allocator's own and no thread uses it.
 pub unsafe fn give_up(start: usize, bytes: usize, scarce: Scarce) -> Result<(), OsError> {
-    // SAFETY: the range is the allocator's own and nobody uses it (fn contract), so it may be unmapped or lose its
+    // SAFETY: the range is the allocator's own and no thread uses it (fn contract), so it may be unmapped or lose its
     // rights.
     unsafe {
         match scarce {

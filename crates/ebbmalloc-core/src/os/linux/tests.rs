@@ -52,7 +52,7 @@ fn reservations_are_aligned_named_and_released() {
             let start = os.reserve(3 * GRANULE, align).unwrap().as_ptr() as usize;
             assert_eq!(start % align, 0);
             assert_eq!(permissions(start).as_deref(), Some("---p"));
-            // SAFETY: nobody uses the range.
+            // SAFETY: no thread uses the range.
             unsafe { os.release(start, 3 * GRANULE) };
             permissions(start).is_none()
         });

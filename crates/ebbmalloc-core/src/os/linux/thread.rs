@@ -34,7 +34,7 @@ impl Linux {
     ///
     /// # Safety
     /// `entry` never calls into libc, needs no more than 48 KiB of stack, and may run with
-    /// `argument` on another thread at any later time. No earlier thread runs, and nobody else starts one. The caller's
+    /// `argument` on another thread at any later time. No earlier thread runs, and no other thread starts one. The caller's
     /// signals are blocked.
     pub unsafe fn spawn(
         &'static self,
@@ -42,7 +42,7 @@ impl Linux {
         entry: unsafe extern "C" fn(*mut u8),
         argument: *mut u8,
     ) -> bool {
-        // SAFETY: no earlier thread runs and nobody else starts one (fn contract), so the block is ours alone.
+        // SAFETY: no earlier thread runs and no other thread starts one (fn contract), so the block is ours alone.
         self.purger_block().is_some_and(|block| unsafe {
             let tls = block + BLOCK_BYTES - TLS_BYTES;
             let launch = write_thread_block(tls, Launch { entry, argument });
@@ -136,7 +136,7 @@ impl Linux {
 /// itself that x86-64 code reads at offsets 0 and 16 (a canary of zero lies at 40).
 ///
 /// # Safety
-/// The block of [`TLS_BYTES`] at `tls` is writable and nobody else's.
+/// The block of [`TLS_BYTES`] at `tls` is writable and no other thread's.
 unsafe fn write_thread_block(tls: usize, launch: Launch) -> *mut Launch {
     let base = tls + arch::tls_base_offset(TLS_BYTES);
     let launch_at = (tls + TLS_BYTES - size_of::<Launch>()) as *mut Launch;

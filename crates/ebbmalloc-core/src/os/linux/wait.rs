@@ -19,8 +19,8 @@ pub fn wake(word: &AtomicU32, count: u32) {
     wake_as(FUTEX_WAKE | FUTEX_PRIVATE, word, count);
 }
 
-/// Sleeps while `word` holds `expected`, on a futex that is not private: the kernel's own wake at a thread's end
-/// (CLONE_CHILD_CLEARTID) is none.
+/// Sleeps while `word` holds `expected`, on a futex that is not private: at a thread's end the kernel wakes only such
+/// futexes (CLONE_CHILD_CLEARTID).
 pub fn wait_shared(word: &AtomicU32, expected: u32, timeout_ms: Option<u64>) {
     wait_as(FUTEX_WAIT, word, expected, timeout_ms);
 }

@@ -1,8 +1,8 @@
 //! The table of all settings: jemalloc's, by its names, and ebbmalloc's own few.
 //!
-//! One line a key: its name, what its values look like, its value where nobody sets it, and what it does.
+//! One line per key: its name, the form of its values, its default, and what it does.
 //! The mirror `opt.*` is made of this table too, and docs/jemalloc.md is tested against it. The keys that
-//! have no mirror come last. Behind the table stand the names that are accepted and ignored.
+//! have no mirror come last. After the table come the names that are accepted and ignored.
 #![forbid(unsafe_code)]
 
 use crate::size::SMALL_MAX;
@@ -71,7 +71,7 @@ pub struct Key {
     pub name: &'static str,
     /// What its values look like.
     pub shape: Shape,
-    /// Its value where nobody sets it.
+    /// Its default.
     pub default: u64,
     /// What it does.
     pub effect: Effect,
@@ -88,7 +88,7 @@ pub const STATS_FILE: usize = 3;
 /// How many texts there are.
 pub const TEXTS: usize = 4;
 
-/// A decay that nobody set: ebbmalloc's own delay.
+/// The default decay: ebbmalloc's own delay.
 pub const OWN_DECAY: u64 = i64::MIN.cast_unsigned();
 
 const MINUS_ONE: u64 = (-1_i64).cast_unsigned();

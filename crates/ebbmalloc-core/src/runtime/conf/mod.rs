@@ -1,7 +1,7 @@
 //! Settings: the texts of the environment and the program made into [`Options`].
 //!
 //! Called once at boot, before anything can be allocated: pure functions over bytes that live as long
-//! as the process, no memory, no words printed. What there is to say about the text is reported, for
+//! as the process, no memory, no words printed. Messages about the text are returned, for
 //! the caller to print.
 //!
 //! All texts hold `key:value` pairs with commas between, as jemalloc's do; any key may stand in any of

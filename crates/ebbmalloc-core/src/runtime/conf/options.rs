@@ -43,7 +43,7 @@ impl Options<'_> {
 /// What is wrong with a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nobody knows the key.
+    /// The key is unknown.
     UnknownKey,
     /// The value is not one that the key can have.
     BadValue,

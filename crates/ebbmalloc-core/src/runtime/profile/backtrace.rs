@@ -52,7 +52,7 @@ pub(super) fn walk(frames: &mut [usize]) -> usize {
 /// # Safety
 /// The process has no other thread, and this one is in no walk.
 pub(crate) unsafe fn adopt() {
-    // SAFETY: there is no other thread, and this one is in no walk (fn contract): nobody else uses what the lock guards, and zeros are as good as new.
+    // SAFETY: there is no other thread, and this one is in no walk (fn contract): no other thread uses what the lock guards, and zeros are as good as new.
     unsafe {
         if LOCK.is_held() {
             GUARDED.unwinder.get().write_bytes(0, 1);

@@ -14,7 +14,7 @@ use crate::profile::dump::Summary;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The name's beginning where nobody sets one, as in jemalloc.
+/// The default beginning of the name, as in jemalloc.
 const PREFIX: &[u8] = b"jeprof";
 const PREFIX_BYTES: usize = 4096;
 /// Room for a prefix and `.<pid>.<number>.i<number>.heap`.

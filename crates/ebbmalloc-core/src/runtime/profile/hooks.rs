@@ -1,5 +1,5 @@
 //! Functions of the program's that take part in the heap profile, jemalloc's `experimental.hooks.prof_*`: one that
-//! walks stacks in place of `backtrace`, and one that is told of dumps.
+//! walks stacks in place of `backtrace`, and one that is called after each dump.
 
 use super::backtrace;
 use crate::base::exact::u32_of;
@@ -9,16 +9,16 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// Writes return addresses, the innermost first, how many, and at most so many.
 pub type WalkStack = unsafe extern "C" fn(*mut *mut c_void, *mut c_uint, c_uint);
-/// Is told the file that a dump was written to.
+/// Called with the name of the file that a dump was written to.
 pub type AfterDump = unsafe extern "C" fn(*const c_char);
 
 /// Null for the walk of our own. Stored with release, loaded with acquire: what the program has made ready for its
 /// function is there.
 static WALK: AtomicPtr<()> = AtomicPtr::new(null_mut());
-/// Null for none. As above.
+/// The hook after dumps; null for none.
 static AFTER_DUMP: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// What walks stacks: a [`WalkStack`], also where the program has set none.
+/// The function that walks stacks, a [`WalkStack`]: the program's, or else our own.
 pub fn stack_walker() -> *mut () {
     match WALK.load(Ordering::Acquire) {
         walk if walk.is_null() => walk_by_tables as WalkStack as *mut (),
@@ -26,7 +26,7 @@ pub fn stack_walker() -> *mut () {
     }
 }
 
-/// Sets that.
+/// Sets the function that walks stacks.
 ///
 /// # Safety
 /// `walk` is a [`WalkStack`] that can be called on any thread from now on.
@@ -34,12 +34,12 @@ pub unsafe fn set_stack_walker(walk: *mut ()) {
     WALK.store(walk, Ordering::Release);
 }
 
-/// What is told of dumps: an [`AfterDump`], or null.
+/// The hook after dumps: an [`AfterDump`], or null.
 pub fn dump_listener() -> *mut () {
     AFTER_DUMP.load(Ordering::Acquire)
 }
 
-/// Sets that.
+/// Sets the hook after dumps.
 ///
 /// # Safety
 /// `listener` is null, or an [`AfterDump`] that can be called on any thread from now on.

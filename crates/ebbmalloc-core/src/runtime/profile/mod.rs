@@ -1,8 +1,8 @@
 //! The heap profile of this process, as far as requests and growth feed it. Nothing of it runs, and no memory is taken,
 //! without `prof:true`.
 //!
-//! Sampled are threads that are observed ([`super::observer`]): all of them while the profile is active
-//! and nothing else is said (`watch`), or those that asked. A thread's `super::sampler` decides which allocations are
+//! Observed threads ([`super::observer`]) are sampled: while the profile is active all threads (`watch`), unless the program
+//! chose single ones. A thread's `super::sampler` decides which allocations are
 //! sampled; `record` takes a sample, for which `backtrace` walks the stack; `dumps` writes the files; `hooks` are the
 //! program's part. What can be asked of the profile is `super::profile_control`.
 

@@ -17,7 +17,7 @@ const NEVER: usize = usize::MAX;
 /// The pause that the purger's thread makes, as slow operations see it.
 pub(crate) struct Pause {
     /// Bytes freed since the last tick at which the pause is over: [`delay::freed_mark`]. Written by the purger, taken
-    /// off by whoever ends the pause. Nothing else is read because of it: relaxed.
+    /// off by the thread that ends the pause. Nothing else is read because of it: relaxed.
     freed_mark: AtomicUsize,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Ticked {
     pub(super) freed_bytes: usize,
     /// What it returned.
     pub(super) returned_bytes: usize,
-    /// What is left.
+    /// Resident bytes afterwards.
     pub(super) resident_bytes: usize,
     /// What it took.
     pub(super) cpu_ns: u64,

@@ -1,5 +1,5 @@
-//! The purger itself: whether there is something to do, and who does it. Its thread is started on the first few MiB of
-//! freed memory and gone when nothing is left to do, so that an idle process has no thread and no wake-up.
+//! The purger: decides whether there is work, and runs the ticks. Its thread starts when the first 2 MiB have been freed
+//! and ends when nothing is left to do, so an idle process has no extra thread and no wake-ups.
 
 use super::super::growth;
 use super::super::instance::HEAP;
@@ -17,8 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// In [`Purger::wanted`]: the thread was stopped with work left, and is to be started again.
 const START: u8 = 1;
-/// In [`Purger::wanted`]: free extents stay for no time at all. Every slow operation returns what there is, its own for
-/// the most part.
+/// In [`Purger::wanted`]: free extents are returned at once, by every slow operation; mostly those that it freed itself.
 const AT_ONCE: u8 = 2;
 /// Ticks without any work after which the thread ends, when nothing is left in any cache.
 const QUIET_TICKS: u32 = 2;
@@ -33,9 +32,9 @@ pub(crate) struct Purger {
     pub(crate) schedule: Schedule,
     pub(super) pause: Pause,
     pub(crate) thread: Thread,
-    /// What the next slow operation is wanted for: [`START`], [`AT_ONCE`].
+    /// What the next slow operation has to do: [`START`], [`AT_ONCE`].
     wanted: AtomicU8,
-    /// No thread can be had: slow paths tick, at the times below.
+    /// There can be no thread: slow operations make the ticks, at the times below.
     threadless: AtomicBool,
     next_tick_ms: AtomicU64,
 }
@@ -101,7 +100,7 @@ impl Purger {
         self.schedule.is_on().then(|| 2 * self.interval_ms())
     }
 
-    /// What is published of it.
+    /// The state that is published.
     pub(crate) fn standing(&self) -> Purging {
         Purging {
             idle_time_ms: self.idle_time_ms(),
@@ -171,8 +170,8 @@ impl Purger {
         }
     }
 
-    /// Where no thread can be had, a slow operation now and then does a tick's work; within its cache, so
-    /// that a signal handler in the middle of it waits for no lock.
+    /// If there can be no thread, a slow operation makes a tick when one is due. It has entered its cache meanwhile, so a
+    /// signal handler that interrupts it waits for no lock.
     fn tick_inline(&self) {
         let now = HEAP.os.now_ms();
         let next = self.next_tick_ms.load(Ordering::Relaxed);
@@ -203,7 +202,7 @@ impl Purger {
         let mut quiet = 0;
         let mut locked = false;
         let mut descriptors_left = false;
-        // Whatever the first tick sees free has T before the second. So it can come early.
+        // Pages are returned at the second tick, T after the first. So the first can come early.
         let mut wait_ms = self.interval_ms() / 2;
         self.pause.end();
         let mut rhythm = Rhythm::new();
@@ -250,8 +249,8 @@ impl Purger {
         }
     }
 
-    /// In the thread: sleeps for `wait_ms`, or until half an interval after a burst has ended the pause; a wake for no
-    /// reason waits on. False as soon as somebody wants the thread gone.
+    /// In the thread: sleeps for `wait_ms`. If a burst ends the pause, it sleeps half an interval from then. It goes on
+    /// sleeping after a wake-up without a reason. False as soon as the thread has to end.
     fn sleep(&self, wait_ms: u64, rhythm: &mut Rhythm) -> bool {
         let mut until = HEAP.os.now_ms() + wait_ms;
         loop {

@@ -1,5 +1,5 @@
-//! The time between ticks: T, which `arena::delay` derives from what returning costs here and what memory is worth,
-//! and the settings that bound it.
+//! The time between ticks: T, which `arena::delay` derives from the measured cost of returning pages and the price of
+//! memory, and the settings that bound it.
 
 use crate::arena::delay::{self, Cost};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ const LEAST_INTERVAL_MS: u64 = 10;
 
 /// See the module. Each field is a value of its own: relaxed, seen at the next tick or slow operation.
 pub(crate) struct Schedule {
-    /// Nothing is returned but by trim.
+    /// Only trims return memory.
     off: AtomicBool,
-    /// Settings: bytes that are worth a processor. Written at boot only.
+    /// Settings: so many bytes cost as much as one processor. Written at boot only.
     bytes_per_core: AtomicU64,
     /// The longest time between ticks, in milliseconds, by decay times.
     most_interval_ms: AtomicU64,
-    /// What returning has cost: the fields of a [`Cost`]. Written by whoever ticks, one at a time
+    /// The cost of returning pages so far: the fields of a [`Cost`]. Written by the thread that ticks, one at a time
     /// but for a race of two slow paths, which loses a sample.
     cost_cpu_ns: AtomicU64,
     cost_pages: AtomicU64,
@@ -38,8 +38,7 @@ impl Schedule {
         !self.off.load(Ordering::Relaxed)
     }
 
-    /// Nothing stays idle for longer than `bound` milliseconds, which are two ticks; with `off` nothing is ever
-    /// returned but by trim.
+    /// Memory stays idle for at most `bound` milliseconds, which are two ticks. With `off` only trims return memory.
     pub(super) fn set_bound(&self, bound: Option<u64>, off: bool) {
         let most = bound.map_or(u64::MAX, |bound| (bound / 2).max(LEAST_INTERVAL_MS));
         self.most_interval_ms.store(most, Ordering::Relaxed);

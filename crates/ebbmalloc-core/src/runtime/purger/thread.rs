@@ -20,7 +20,7 @@ pub(crate) struct Thread {
     look: AtomicBool,
     /// It is not started again before this time, in milliseconds. Relaxed: a start too early or too late harms nothing.
     not_before_ms: AtomicU64,
-    /// When it was held away last. Relaxed, as above.
+    /// When it was last kept from running. Relaxed, for the same reason.
     held_ms: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ impl Thread {
         }
     }
 
-    /// Stops it and waits for its end; nobody can start it until [`Thread::let_go`]. Its work is taken
+    /// Stops it and waits for its end; it cannot be started until [`Thread::let_go`]. Its work is taken
     /// up again then, at the next slow operation.
     pub(crate) fn hold(&self) {
         self.life.begin_hold(&HEAP.os);

@@ -225,9 +225,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a part of a word stands in.
+/// The quotes and constructs around a part of a word.
 #[derive(Clone, Copy, Default)]
-struct Around {
+struct Nesting {
     level: usize,
     /// Double quotes, where a single one is a letter.
     is_quoted: bool,
@@ -243,17 +243,17 @@ fn word_end(text: &str, from: usize) -> Result<usize, Unclosed> {
             ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' => break,
             '\r' if text[at..].starts_with("\r\n") => break,
             '<' | '>' if text[at + 1..].starts_with('(') => {
-                closed(text, at, at + 2, ')', Around::default())?
+                closed(text, at, at + 2, ')', Nesting::default())?
             }
             '<' | '>' => break,
-            _ => part_end(text, at, letter, Around::default())?,
+            _ => part_end(text, at, letter, Nesting::default())?,
         };
     }
     Ok(at)
 }
 
 /// The end of the part of a word that begins at `at` with `letter`: a quotation, a substitution, or the letter.
-fn part_end(text: &str, at: usize, letter: char, around: Around) -> Result<usize, Unclosed> {
+fn part_end(text: &str, at: usize, letter: char, around: Nesting) -> Result<usize, Unclosed> {
     let rest = &text[at..];
     let behind = at + letter.len_utf8();
     Ok(match letter {
@@ -288,14 +288,14 @@ fn closed(
     begin: usize,
     from: usize,
     closer: char,
-    around: Around,
+    around: Nesting,
 ) -> Result<usize, Unclosed> {
     if around.level > MOST_LEVELS {
         return Err(("a deeply nested substitution", begin));
     }
     let mut at = from;
     let in_quotes = closer == '"';
-    let inside = Around {
+    let inside = Nesting {
         level: around.level + 1,
         is_quoted: in_quotes || closer == '}' && around.is_quoted,
     };

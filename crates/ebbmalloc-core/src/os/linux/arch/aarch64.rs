@@ -44,8 +44,8 @@ pub mod nr {
     pub const PROCESS_MADVISE: usize = 440;
 }
 
-/// Offset of the address that the TLS register holds within a thread's TLS block of `bytes` bytes:
-/// variables lie above it (variant I), libc's thread descriptor below.
+/// Where in a thread's TLS block of `bytes` bytes the TLS register points: the variables lie above that address
+/// (variant I), libc's thread descriptor below.
 pub const fn tls_base_offset(bytes: usize) -> usize {
     bytes / 2
 }
@@ -57,8 +57,8 @@ pub const fn tls_base_offset(bytes: usize) -> usize {
 #[inline]
 pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel preserves all registers but x0; memory effects are those that the caller
-    // vouches for.
+    // SAFETY: the kernel preserves all registers but x0. It changes only the memory that the arguments name, which the
+    // caller allows (fn contract).
     unsafe {
         asm!(
             "svc 0",
@@ -76,10 +76,10 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
 }
 
 /// Starts a thread by the `clone` system call: it runs `entry(argument)` on `stack_top`, then
-/// exits without returning to anybody. The result is the kernel's: its id, or -errno.
+/// ends; it never returns. The result is the kernel's: the thread's id, or -errno.
 ///
 /// # Safety
-/// `stack_top` is the 16-byte-aligned end of a stack that nobody else uses while the thread lives;
+/// `stack_top` is the 16-byte-aligned end of a stack that no other thread uses while the thread lives;
 /// `tid` is valid for as long; `flags` hold CLONE_VM and CLONE_THREAD; all signals are blocked.
 pub unsafe fn clone_thread(
     flags: usize,

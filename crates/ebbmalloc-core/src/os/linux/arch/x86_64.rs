@@ -81,7 +81,7 @@ pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
 /// exits without returning to anybody. The result is the kernel's: its id, or -errno.
 ///
 /// # Safety
-/// `stack_top` is the 16-byte-aligned end of a stack that nobody else uses while the thread lives;
+/// `stack_top` is the 16-byte-aligned end of a stack that no other thread uses while the thread lives;
 /// `tid` is valid for as long; `flags` hold CLONE_VM and CLONE_THREAD; all signals are blocked.
 pub unsafe fn clone_thread(
     flags: usize,

@@ -81,8 +81,8 @@ impl Linux {
             }
         };
         let mut left = limit.saturating_sub(usage);
-        // Page cache that nobody has used twice is charged, but goes before anything is killed. How much
-        // it is takes a large machine a while to say, and it can only add to what is left.
+        // Inactive page cache is charged, but the kernel drops it before it kills. On a large machine it takes a while to
+        // read how much there is, and it can only add to `left`, so it is read only if little is left.
         if left < limit / 4 {
             let key: &[u8] = match version {
                 Version::One => b"total_inactive_file",
@@ -211,7 +211,7 @@ impl Scratch {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped by `map`, as long as this, and known to nobody else.
+        // SAFETY: mapped by `map`, as long as this, and known to no other thread.
         unsafe { core::slice::from_raw_parts_mut(self.0 as *mut u8, Self::BYTES) }
     }
 }

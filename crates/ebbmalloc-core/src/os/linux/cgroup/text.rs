@@ -1,6 +1,6 @@
 //! What the kernel writes about cgroups, read: pure functions over bytes.
 //!
-//! Used by the reader beside this file. What is missing or not understood is `None`, never a guess.
+//! Used by the reader next to this file. What is missing or not understood is `None`, never a guess.
 #![forbid(unsafe_code)]
 
 /// The two kinds of hierarchy.
@@ -89,7 +89,7 @@ pub fn number(text: &[u8]) -> Option<u64> {
     core::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
 }
 
-/// The value behind `key ` at the beginning of a line.
+/// The value after `key ` at the beginning of a line.
 pub fn value(text: &[u8], key: &[u8]) -> Option<u64> {
     lines(text).find_map(|line| number(line.strip_prefix(key)?.strip_prefix(b" ")?))
 }
