@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 const EXAMPLES: &str = "Examples:
   ebb library --out /usr/local/lib            libebbmalloc.so and ebbmalloc.h
   ebb library --arch aarch64 --out arm64      for another architecture
-  ebb library                                 a path: LD_PRELOAD=$(ebb library) ./service";
+  LD_PRELOAD=$(ebb library) ./service         without --out: the path of a library";
 
 const HEADER: &str = "ebbmalloc.h";
 /// Everybody may read them.
