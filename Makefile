@@ -13,7 +13,7 @@ UNIT = --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build check demo test test-long bench format lint unit unit-programs library preloadable tool python loom preload docs install-compat
+.PHONY: help build dist check demo test test-long bench format lint unit unit-programs library preloadable tool static python loom preload docs install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -28,9 +28,18 @@ library: preloadable
 preloadable:
 	$(CARGO) build --release -p ebbmalloc-c
 
-# Apart from the library: link-time optimisation would take minutes more, and line tables are four fifths of the file.
-tool:
-	CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --release -p ebb
+# A static program that carries the library. Apart from it: link-time optimisation would take minutes more, and line
+# tables are four fifths of the file.
+tool: preloadable
+	CARGO="$(CARGO)" ci/program.sh
+
+static: # target/static/{x86_64,aarch64}: ebb and the library as they are released, with debug files
+	CARGO="$(CARGO)" nice ci/program.sh static
+
+dist: # dist/: archives, wheels, SBOMs and checksums of a release; ARCHS=x86_64 leaves the other one out
+	$(MAKE) static
+	ci/python-env.sh packages
+	packages/.venv/bin/python packages/dist.py $(ARCHS)
 
 install-compat: build # PREFIX=...: as the jemalloc of programs that are linked to it; docs/jemalloc.md
 	$(CARGO) build --release -p ebbmalloc-compat
@@ -70,6 +79,7 @@ unit-programs: # builds them
 
 python: # tests of the workloads, the benchmarks, ci
 	python3 -m unittest discover -s ci/tests
+	python3 -m unittest discover -s packages/tests -k Bytes
 	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
 	cd workloads/leaky && .venv/bin/python -m unittest

@@ -87,6 +87,8 @@ def main():
         run(CARGO, "test", "--quiet", *flags(tested - {"test-layers"}), "--lib", "--bins", PROPTEST_CASES="64")
     if any(file.startswith("ci/") and file.endswith((".py", ".sh", ".txt")) for file in files):
         run(sys.executable, "-m", "unittest", "discover", "-s", "ci/tests")
+    if any(file.startswith("packages/") for file in files):
+        run(sys.executable, "-m", "unittest", "discover", "-s", "packages/tests", "-k", "Bytes")
 
 
 if __name__ == "__main__":

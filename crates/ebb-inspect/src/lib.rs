@@ -76,6 +76,16 @@ pub mod tcmalloc;
 /// fastbins in random order, 0.4 s where none does; the rest is for a machine that is busy with other things.
 pub const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
+/// The newest layout of each allocator that is read, and CPython's. `ebb --version` prints it.
+pub const NEWEST: [(&str, &str); 6] = [
+    ("glibc", "2.43"),
+    ("musl", "1.2 (mallocng)"),
+    ("jemalloc", "5.3.1"),
+    ("mimalloc", "3.4.3"),
+    ("tcmalloc (gperftools)", "2.10"),
+    ("CPython", "3.14"),
+];
+
 pub use breakdown::{Breakdown, Line};
 pub use heap::{Class, Glibc, Heap, Quality, Thresholds, Trim, Unsupported};
 pub use memory::{Memory, Page, Unreadable};

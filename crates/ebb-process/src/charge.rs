@@ -81,7 +81,13 @@ pub fn malloc_source(pid: i32) -> Result<MallocSource, Unreadable> {
     match link_map::objects(&process, &own, &program) {
         Ok(objects) => {
             let replaced = Replaced::of(&process, &root);
-            first_definer(&objects, &own, |path| replaced.open(path, || here(&root, path)))
+            first_definer(&objects, &own, |object| {
+                let path = &object.path;
+                replaced.open(path, || match own_descriptor(&process, object) {
+                    Some(path) => path,
+                    None => here(&root, path),
+                })
+            })
         }
         Err(Unreadable::Permission | Unreadable::Swapped) => only_definer(pid, &own, &program),
         Err(error) => Err(error),
@@ -126,13 +132,24 @@ fn here(root: &Root, path: &Path) -> PathBuf {
     root.resolve(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Where a library is opened that a process has loaded from one of its descriptors (`carried`), closed or not.
+fn own_descriptor(process: &Process, object: &link_map::Object) -> Option<PathBuf> {
+    let name = object.path.strip_prefix("/proc/self").ok()?;
+    let maps = process.maps().ok()?;
+    let map = maps.iter().find(|map| map.address.0 == object.base && map.offset == 0)?;
+    let pid = process.pid();
+    let descriptor = Path::new("/proc").join(pid.to_string()).join(name);
+    let is_mapped = fs::metadata(&descriptor).is_ok_and(|it| it.ino() == map.inode);
+    if is_mapped { Some(descriptor) } else { mapped_file(pid, &Root::of(pid), map) }
+}
+
 /// The first of `objects`, which are in the loader's order, that defines `malloc`; `open` tells where a file is opened.
 fn first_definer(
     objects: &[link_map::Object],
     program: &Elf,
-    open: impl Fn(&Path) -> PathBuf,
+    open: impl Fn(&link_map::Object) -> PathBuf,
 ) -> Result<MallocSource, Unreadable> {
-    let mut files = objects.iter().map(|object| open(&object.path));
+    let mut files = objects.iter().map(open);
     match files.find(|path| defines_malloc(path)) {
         Some(path) => Ok(MallocSource::File(path)),
         // The loader's list starts with the program alone and grows.

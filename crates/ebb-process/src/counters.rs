@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use ebb_stats::note::{self, Version};
 use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, Unreadable, layout};
 use procfs::process::{MMPermissions, MMapPath, MemoryMaps, Process};
 
@@ -39,6 +40,8 @@ struct Place {
     /// None beside the counters of an allocator that is too old or too new.
     layout: Option<layout::Place>,
     in_program: bool,
+    /// By the note of its file; none before there was one.
+    version: Option<Version>,
 }
 
 impl Counters {
@@ -70,6 +73,11 @@ impl Counters {
     /// Where the heap lies and how it is laid out, published or not.
     pub fn layout(&self, pid: i32) -> Option<layout::Place> {
         self.open(pid)?.1.layout
+    }
+
+    /// The allocator's version, published counters or not.
+    pub fn version(&self, pid: i32) -> Option<Version> {
+        self.open(pid)?.1.version
     }
 
     /// The memory of a process that has counters, and where they are.
@@ -152,8 +160,18 @@ fn find_in(
             let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
             memory.read_all_but_swapped(&mut bytes, from).ok()?;
             let address = from + ebb_stats::find(&bytes)? as u64;
-            Some(Place { address, layout: layout::find(&bytes), in_program: program == Some(path) })
+            let (layout, in_program) = (layout::find(&bytes), program == Some(path));
+            let version = version_in(maps, memory, &map.pathname);
+            Some(Place { address, layout, in_program, version })
         })
+}
+
+/// The version in the first page of the file `name`, where its notes lie.
+fn version_in(maps: &MemoryMaps, memory: &Memory, name: &MMapPath) -> Option<Version> {
+    let first = maps.iter().find(|map| map.pathname == *name && map.offset == 0)?;
+    let mut bytes = [0; 4096];
+    memory.read_all_but_swapped(&mut bytes, first.address.0).ok()?;
+    note::find(&bytes)
 }
 
 /// The library under another name, as it lies for programs that are linked to jemalloc, if it is in charge.

@@ -70,7 +70,13 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     });
     let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
-        (Some(Ok(heap)), seen) => Ok(kept_by_lock(of_walk(heap, seen.as_ref()))),
+        (Some(Ok(heap)), seen) => {
+            let mut heap = kept_by_lock(of_walk(heap, seen.as_ref()));
+            if let Some(version) = counters.version(pid) {
+                heap.reader = format!("{} {}", heap.reader, version.text());
+            }
+            Ok(heap)
+        }
         (walked, Some(seen)) => {
             let mut heap = of_counters(&seen);
             if let Some(anon) = anonymous_bytes(pid) {

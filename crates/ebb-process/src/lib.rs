@@ -5,13 +5,14 @@
 //!
 //! - [`snapshot`]: the facts of one look, as plain data.
 //! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
-//! - [`library`]: an allocator's library that fits a program.
+//! - [`library`], [`carried`]: an allocator's library that fits a program; the one that this program carries.
 //! - [`root`], [`environ`], [`inherited`], [`look`]: how a process sees files and variables; limits of a look.
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
 //! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
 //! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
 
+pub mod carried;
 pub mod cgroup;
 pub mod charge;
 pub mod counters;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ebb_allocators::{Allocator, Choice, Library};
 
+use super::carried::{self, NotPlaced};
 use super::elf::{Elf, Libc, Machine, libc_of};
 use super::inside::is_ebbmalloc;
 
@@ -49,6 +50,9 @@ pub enum Unresolved {
         /// Goes on from its name.
         why: String,
     },
+    /// The library that this program carries cannot be written anywhere.
+    #[error(transparent)]
+    NotPlaced(#[from] NotPlaced),
 }
 
 /// The allocator `name`, a known one or the path of a library, for the program `target`.
@@ -82,9 +86,33 @@ fn from_path(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
     check(&path, target)
 }
 
-/// The first library of `allocator` in the usual places that fits; where there are only others, why
-/// the first of those does not.
+/// The path of an installed libebbmalloc.so for the program `target`: what `EBB_LIB` names, else the first that fits.
+pub fn installed(target: &Elf) -> Result<PathBuf, Unresolved> {
+    match env::var_os("EBB_LIB").filter(|path| !path.is_empty()) {
+        Some(path) => from_path(Path::new(&path), target),
+        None => search_folders(Allocator::Ebbmalloc, target),
+    }
+    .map(|library| library.path)
+}
+
+/// The first library of `allocator` in the usual places that fits, else the one that this program carries.
 fn search(allocator: Allocator, target: &Elf) -> Result<Library, Unresolved> {
+    let error = match search_folders(allocator, target) {
+        Ok(library) => return Ok(library),
+        Err(error) => error,
+    };
+    match arch(target.machine)
+        .filter(|_| allocator == Allocator::Ebbmalloc)
+        .and_then(carried::library)
+    {
+        Some(carried) => check(&carried.place()?.path, target),
+        None => Err(error),
+    }
+}
+
+/// The first library of `allocator` in the usual places that fits; where there are only others, why the first of those
+/// does not.
+fn search_folders(allocator: Allocator, target: &Elf) -> Result<Library, Unresolved> {
     let mut refusal = None;
     for folder in folders(allocator, target) {
         for soname in allocator.sonames() {
@@ -103,9 +131,20 @@ fn search(allocator: Allocator, target: &Elf) -> Result<Library, Unresolved> {
     Err(refusal.unwrap_or_else(|| not_installed(allocator)))
 }
 
+/// As `uname -m` has it, for the architectures that ebbmalloc is built for.
+fn arch(machine: Machine) -> Option<&'static str> {
+    match machine.to_string().as_str() {
+        "x86-64" => Some("x86_64"),
+        "arm64" => Some("aarch64"),
+        _ => None,
+    }
+}
+
 fn not_installed(allocator: Allocator) -> Unresolved {
     let install = if allocator == Allocator::Ebbmalloc {
-        "build it with `cargo build --release -p ebbmalloc-c`, or set EBB_LIB to the path of libebbmalloc.so".to_owned()
+        "this ebb carries none; build it with `cargo build --release -p ebbmalloc-c`, or set EBB_LIB to the path of \
+         libebbmalloc.so"
+            .to_owned()
     } else {
         allocator.packages().install_command()
     };

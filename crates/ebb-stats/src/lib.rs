@@ -37,6 +37,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub mod layout;
+pub mod note;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
 use crate::exit::{Exit, Failure};
@@ -43,11 +43,20 @@ enum Command {
     Check(commands::check::Args),
     /// Put an allocator into a Dockerfile, compose file, manifest, unit, Procfile, script or Cargo.toml.
     Fix(commands::fix::Args),
+    /// Write libebbmalloc.so and ebbmalloc.h, or print the library's path.
+    Library(commands::library::Args),
 }
 
-/// The whole program.
-pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+/// The command line with every verb, for the man pages and the completions of shells.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// The whole program, built from `commit`.
+pub fn main(commit: Option<&'static str>) -> ExitCode {
+    let command = Cli::command().long_version(&*long_version(commit).leak());
+    let parsed = command.try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(report_usage(&error)),
     };
@@ -63,8 +72,31 @@ pub fn main() -> ExitCode {
         Command::Trim(args) => commands::trim::execute(&args),
         Command::Check(args) => commands::check::execute(&args),
         Command::Fix(args) => commands::fix::execute(&args),
+        Command::Library(args) => commands::library::execute(&args),
     };
     code(result.map(ExitCode::from))
+}
+
+/// What `--version` prints after the name. `-V` prints the number alone.
+fn long_version(commit: Option<&str>) -> String {
+    let abi = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+    let linked = if cfg!(target_feature = "crt-static") { ", static" } else { "" };
+    let mut text = format!(
+        "{}\ncommit {}\ntarget {}-unknown-linux-{abi}{linked}\n",
+        env!("CARGO_PKG_VERSION"),
+        commit.unwrap_or("unknown"),
+        std::env::consts::ARCH,
+    );
+    let carried: Vec<&str> = ["x86_64", "aarch64"]
+        .into_iter()
+        .filter(|arch| ebb_process::carried::library(arch).is_some())
+        .collect();
+    text += "library ";
+    text += &if carried.is_empty() { "none".to_owned() } else { carried.join(", ") };
+    let newest = ebb_inspect::NEWEST.map(|(allocator, version)| format!("{allocator} {version}"));
+    text += "\nreads up to ";
+    text += &newest.join(", ");
+    text
 }
 
 fn code(result: Result<ExitCode, Failure>) -> ExitCode {

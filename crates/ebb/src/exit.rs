@@ -176,6 +176,7 @@ impl From<Unresolved> for Failure {
             Unresolved::Unknown { .. } => Exit::Usage,
             Unresolved::NotInstalled { .. } => Exit::Missing,
             Unresolved::DoesNotFit { .. } | Unresolved::Unusable { .. } => Exit::Unsupported,
+            Unresolved::NotPlaced(_) => Exit::NotWritten,
         };
         Self::new(exit, error.to_string())
     }

@@ -4,6 +4,7 @@
 //! ignores SIGPIPE, so a write fails with an error that ends the program quietly.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
@@ -35,6 +36,13 @@ pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(
 /// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
 pub fn warn(line: &str) {
     let _ = writeln!(io::stderr().lock(), "ebb: {line}");
+}
+
+/// Says where the library at `path` is from, if it is the one that `ebb` carries.
+pub fn note_carried(path: &Path) {
+    if let Some(placed) = ebb_process::carried::placed_at(path) {
+        warn(&format!("note: ebbmalloc is the one that ebb carries: {placed}"));
+    }
 }
 
 /// Whether stdout takes colours: on a terminal, unless `NO_COLOR` is set or TERM is `dumb`; elsewhere with

@@ -75,6 +75,9 @@ pub struct ProcessLine {
     pub malloc: Option<String>,
     /// The allocator that this file is, where it is known.
     pub allocator: Option<String>,
+    /// Its version, which ebbmalloc tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Settings that the allocator in charge has read from the environment.
     pub settings: Vec<String>,
     /// How long ebbmalloc keeps idle pages in this process, as it says itself, in milliseconds.
@@ -203,8 +206,10 @@ impl ProcessLine {
         let mut line = format!("  {state:<4} {} {}", self.pid, self.program);
         if let Some(malloc) = &self.malloc {
             line += &format!(": malloc from {malloc}");
-            if let Some(allocator) = &self.allocator {
-                line += &format!(" ({allocator})");
+            let named = self.allocator.iter().chain(&self.version);
+            let named = named.map(String::as_str).collect::<Vec<_>>().join(" ");
+            if !named.is_empty() {
+                line += &format!(" ({named})");
             }
         }
         if !self.settings.is_empty() {
@@ -257,6 +262,7 @@ mod tests {
             in_charge: Some(findings.is_empty()),
             malloc: Some("/l/libc.so.6".to_owned()),
             allocator: None,
+            version: None,
             settings: vec!["A=1".to_owned()],
             idle_time_ms: None,
             serves_cpython: None,

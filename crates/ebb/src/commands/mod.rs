@@ -6,6 +6,7 @@ pub mod check;
 pub mod compare;
 pub mod diff;
 pub mod fix;
+pub mod library;
 pub mod run;
 pub mod snap;
 pub mod trim;

@@ -105,8 +105,9 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         refuse(&program)?;
         Err(Failure::from(error))
     })?;
-    if choice.library().is_some() {
+    if let Some(library) = choice.library() {
         refuse(&program)?;
+        terminal::note_carried(&library.path);
     }
     let change =
         Environment::of(&choice, &args.conf, |name| environment.get(OsStr::new(name)).cloned())?;

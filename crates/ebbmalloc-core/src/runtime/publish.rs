@@ -12,6 +12,7 @@ use crate::size::CLASS;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ebb_stats::layout::Layout;
+use ebb_stats::note::Note;
 use ebb_stats::{Page, Snapshot};
 
 /// The page that `ebb` reads from outside; nothing inside needs it, so an attribute makes the linker keep it.
@@ -21,6 +22,10 @@ static PAGE: Page = Page::new();
 #[used]
 static LAYOUT: Layout =
     Layout::new((&raw const HEAP).cast(), (&raw const CLASS).cast(), Heap::<Linux>::OFFSETS);
+/// The version, for those who look at the file.
+#[used]
+#[unsafe(link_section = ".note.ebbmalloc")]
+static NOTE: Note = Note::new(env!("CARGO_PKG_VERSION"));
 /// The same as the page in the file that `stats_file` names; null if there is none.
 static FILE: AtomicPtr<Page> = AtomicPtr::new(null_mut());
 /// CPU time of all ticks, in nanoseconds.

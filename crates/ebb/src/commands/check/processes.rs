@@ -259,13 +259,17 @@ fn line(process: &Process, in_charge: Option<bool>) -> ProcessLine {
     };
     let inside = process.inside.and_then(|it| it.allocator());
     let read: BTreeMap<_, _> = given(process).map(|it| settings::read(&it)).unwrap_or_default();
-    let counters = Counters::default().read(process.pid, Duration::MAX);
+    let place = Counters::default();
+    let counters = place.read(process.pid, Duration::MAX);
+    let allocator = inside.or(allocator);
+    let version = place.version(process.pid).filter(|_| allocator == Some(Allocator::Ebbmalloc));
     ProcessLine {
         pid: process.pid,
         program: process.program.clone(),
         in_charge,
         malloc: file,
-        allocator: inside.or(allocator).map(|it| it.to_string()),
+        allocator: allocator.map(|it| it.to_string()),
+        version: version.map(|it| it.text().to_owned()),
         settings: read.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         idle_time_ms: counters.map(|it| it.idle_time_ms),
         serves_cpython: counters.map(|it| it.mechanisms & mechanism::CPYTHON != 0),

@@ -2,12 +2,14 @@
 //! gets, and whether the load is there. A mistyped load is found out now and not after the warm-up.
 
 use crate::exit::Failure;
+use crate::terminal;
 use ebb_allocators::Allocator;
 use ebb_process::{Program, library};
 use ebb_trial::template::{self, Values};
 use ebb_trial::variant::{Prepared, VariantSpec};
 use ebb_trial::workload::Workload;
 use nix::unistd::{AccessFlags, access};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -56,13 +58,15 @@ fn search_path() -> OsString {
 /// with the reason.
 pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<Prepared>, Failure> {
     let values = values(workload);
-    specs
-        .into_iter()
-        .map(|spec| {
-            let program = service_program(workload, Some(&spec))?;
-            Ok(resolve(spec, workload, &program, &values))
-        })
-        .collect()
+    let prepared = specs.into_iter().map(|spec| {
+        let program = service_program(workload, Some(&spec))?;
+        Ok(resolve(spec, workload, &program, &values))
+    });
+    let prepared = prepared.collect::<Result<Vec<_>, Failure>>()?;
+    let libraries: BTreeSet<&Path> =
+        prepared.iter().filter_map(|it| it.library.as_deref()).collect();
+    libraries.into_iter().for_each(terminal::note_carried);
+    Ok(prepared)
 }
 
 /// The names that are known before a run.

@@ -1,0 +1,27 @@
+"""What the tests of packages share: dist/, or what EBB_DIST names; skips that `make test` lists."""
+
+import os
+from pathlib import Path
+import platform
+import sys
+import unittest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "packages"))
+sys.path.insert(0, str(ROOT / "workloads"))
+from answers.needs import needs  # noqa: E402, F401
+
+DIST = Path(os.environ.get("EBB_DIST", ROOT / "dist"))
+# Nothing of the checkout, and no setting of this machine's Python.
+BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
+# Exit codes of `ebb why` that say where the memory is.
+VERDICTS = range(0, 21)
+
+
+def one(pattern: str) -> Path:
+    """The file of dist/ with this name; ARCH is this machine's architecture. Skips the test if dist/ was not made."""
+    found = sorted(DIST.glob(pattern.replace("ARCH", platform.machine())))
+    if not found and not DIST.exists():
+        raise unittest.SkipTest(f"{DIST} does not exist: make dist")
+    assert len(found) == 1, (pattern, found)
+    return found[0]
