@@ -78,10 +78,10 @@ pub const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The newest layout of each allocator that is read, and CPython's. `ebb --version` prints it.
 pub const NEWEST: [(&str, &str); 6] = [
-    ("glibc", "2.43"),
-    ("musl", "1.2 (mallocng)"),
-    ("jemalloc", "5.3.1"),
-    ("mimalloc", "3.4.3"),
+    (ebb_allocators::Allocator::Glibc.name(), "2.43"),
+    (ebb_allocators::Allocator::Musl.name(), "1.2 (mallocng)"),
+    (ebb_allocators::Allocator::Jemalloc.name(), "5.3.1"),
+    (ebb_allocators::Allocator::Mimalloc.name(), "3.4.3"),
     ("tcmalloc (gperftools)", "2.10"),
     ("CPython", "3.14"),
 ];

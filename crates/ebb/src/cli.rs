@@ -79,10 +79,10 @@ pub fn main(commit: Option<&'static str>) -> ExitCode {
 
 /// What `--version` prints after the name. `-V` prints the number alone.
 fn long_version(commit: Option<&str>) -> String {
-    let abi = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+    let system = if cfg!(target_env = "gnu") { "linux-gnu" } else { "linux-musl" };
     let linked = if cfg!(target_feature = "crt-static") { ", static" } else { "" };
     let mut text = format!(
-        "{}\ncommit {}\ntarget {}-unknown-linux-{abi}{linked}\n",
+        "{}\ncommit {}\ntarget {}-unknown-{system}{linked}\n",
         env!("CARGO_PKG_VERSION"),
         commit.unwrap_or("unknown"),
         std::env::consts::ARCH,
