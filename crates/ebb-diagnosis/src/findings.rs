@@ -153,7 +153,7 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
              allocator that returns idle pages, with PYTHONMALLOC=malloc"
         }
         Cause::UnreadHeap => {
-            "the allocator's own statistics show what is live and what is free; a trial works without them"
+            "the allocator's own statistics show live and free memory; a trial works without them"
         }
         Cause::Anonymous if snapshot.pool() == Some(Pool::Arrow) => {
             "Arrow has a pool of its own, which another malloc does not replace: with \
@@ -177,7 +177,7 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         },
         Cause::Stacks => "use fewer threads: a stack keeps each page that was touched once",
         Cause::MappedFiles => {
-            "file pages: the kernel drops those that are not locked when memory is short"
+            "file pages: when memory is short the kernel drops them, unless they are locked"
         }
         Cause::SharedMemory | Cause::Tmpfs => {
             "it stays until its file or segment is removed: df /dev/shm, ipcs -m"

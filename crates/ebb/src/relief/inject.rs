@@ -13,6 +13,10 @@ pub enum NotDone {
     /// This process has no such way, for this reason.
     Unoffered(String),
     /// It has, and it came to nothing.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_env = "gnu")),
+        expect(dead_code, reason = "only x86-64 has the call")
+    )]
     Left(Left),
 }
 
