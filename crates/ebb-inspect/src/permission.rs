@@ -42,7 +42,7 @@ pub enum Gate {
     #[error("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)")]
     YamaCapability,
     /// Yama allows nobody to debug, until the next boot (`ptrace_scope` 3).
-    #[error("Yama forbids it for every process (ptrace_scope 3)")]
+    #[error("Yama allows it to nobody (ptrace_scope 3)")]
     YamaNobody,
     /// Its memory is a file of another user, and we may be its debugger, but may not open its files.
     #[error("its memory is a file of uid {uid}, and this process has no CAP_DAC_READ_SEARCH")]
