@@ -180,6 +180,11 @@ pub fn preload_entries(value: &OsStr) -> impl Iterator<Item = OsString> {
         .map(|entry| OsStr::from_bytes(entry).to_owned())
 }
 
+/// Whether the loader would take `path` in an `LD_PRELOAD` for several entries.
+pub fn splits_in_preload(path: &Path) -> bool {
+    path.to_string_lossy().contains([' ', ':', '\t', '\n'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

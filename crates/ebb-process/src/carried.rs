@@ -145,7 +145,7 @@ impl Carried {
             return Err(NotCached::NoExec(folder));
         }
         let path = folder.join(FILE);
-        if path.to_string_lossy().contains([' ', ':', '\t', '\n']) {
+        if ebb_allocators::splits_in_preload(&path) {
             return Err(NotCached::Separator(path));
         }
         if !self.is_at(&path) {

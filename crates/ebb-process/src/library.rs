@@ -7,7 +7,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebb_allocators::{Allocator, Choice, Library};
+use ebb_allocators::{Allocator, Choice, Library, splits_in_preload};
 
 use super::carried::{self, NotPlaced};
 use super::elf::{Elf, Libc, Machine, libc_of};
@@ -68,9 +68,9 @@ pub fn resolve(name: &str, target: &Elf) -> Result<Choice, Unresolved> {
         return Ok(Choice::System);
     }
     if allocator == Allocator::Ebbmalloc
-        && let Some(path) = env::var_os("EBB_LIB").filter(|path| !path.is_empty())
+        && let Some(named) = named(target)
     {
-        return from_path(Path::new(&path), target).map(Choice::Library);
+        return named.map(Choice::Library);
     }
     search(allocator, target).map(Choice::Library)
 }
@@ -88,11 +88,15 @@ fn from_path(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
 
 /// The path of an installed libebbmalloc.so for the program `target`: what `EBB_LIB` names, else the first that fits.
 pub fn installed(target: &Elf) -> Result<PathBuf, Unresolved> {
-    match env::var_os("EBB_LIB").filter(|path| !path.is_empty()) {
-        Some(path) => from_path(Path::new(&path), target),
-        None => search_folders(Allocator::Ebbmalloc, target),
-    }
-    .map(|library| library.path)
+    named(target)
+        .unwrap_or_else(|| search_folders(Allocator::Ebbmalloc, target))
+        .map(|library| library.path)
+}
+
+/// The library that `EBB_LIB` names, if it is set.
+fn named(target: &Elf) -> Option<Result<Library, Unresolved>> {
+    let path = env::var_os("EBB_LIB").filter(|path| !path.is_empty())?;
+    Some(from_path(Path::new(&path), target))
 }
 
 /// The first library of `allocator` in the usual places that fits, else the one that this program carries.
@@ -176,8 +180,7 @@ fn check(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
             program: program.to_string(),
         });
     }
-    let text = path.to_string_lossy();
-    if text.contains([' ', ':', '\t', '\n']) {
+    if splits_in_preload(path) {
         return Err(unusable(
             "its path contains a space or a colon, which separate paths in LD_PRELOAD: link it elsewhere",
         ));
