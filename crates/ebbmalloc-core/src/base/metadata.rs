@@ -1,8 +1,8 @@
 //! Metadata memory: small pieces for bitmaps and thread caches, apart from the heap's own pages.
 //!
-//! Pieces are powers of two from 16 bytes to 64 KiB. Blocks of 64 KiB hold pieces of one size each; a
-//! block of which no piece is in use is returned to the kernel when it was idle for two passes, like
-//! the heap's own memory; a piece that no thread used since the last pass may be idle when it comes back.
+//! Pieces are powers of two from 16 bytes to 64 KiB. Blocks of 64 KiB hold pieces of one size each. A
+//! block without pieces in use is returned to the kernel when it was idle for two passes, like the
+//! heap's own memory. A piece that no thread used since the last pass may be idle when it comes back.
 //! Blocks are cut from chunks of address space, whose first block describes the others. A free piece
 //! has the link to the next in its first word: metadata is the allocator's own, no other thread can write
 //! there.

@@ -170,7 +170,7 @@ impl<N: Node, O: Order<N>> Tree<N, O> {
         at
     }
 
-    /// The first of which `holds` is true, as it is then of all after it; null if there is none.
+    /// The first node for which `holds` is true; null if there is none. `holds` is then true for all nodes after it.
     ///
     /// # Safety
     /// The caller holds the lock.
