@@ -62,7 +62,7 @@ named) "$home/ci/vm/kernel.sh" "$root" ;;
     ;;
 esac
 # Releases have these at one of two places.
-first() { ls -d "$@" 2>/dev/null | head -n 1; }
+first() { { ls -d "$@" 2>/dev/null || true; } | head -n 1; }
 modules=$(first "$root"/{usr/,}lib/modules/*)
 version=$(basename "$modules")
 kernel=$(first "$root/boot/vmlinuz-$version" "$modules/vmlinuz")

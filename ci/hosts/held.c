@@ -1,0 +1,22 @@
+/* A process for `ebb why`: 64,000 blocks of libc's own malloc of which every eighth stays. Prints their bytes, then waits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BLOCKS = 64000, BYTES = 600 };
+
+int main(void) {
+    static char *block[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        block[i] = malloc(BYTES);
+        if (block[i] == NULL) return 1;
+        memset(block[i], 1, BYTES);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % 8 != 0) free(block[i]);
+    printf("%d\n", BLOCKS / 8 * BYTES);
+    fflush(stdout);
+    alarm(600);
+    for (;;) pause();
+}
