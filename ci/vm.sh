@@ -8,15 +8,17 @@
 # goes to a disk that is thrown away. What it writes into $OUT comes back, in FOLDER. Its output, errors among it,
 # is ours; so is its status. It has no network. /dev/vdb is a disk for swap, made ready: `swapon /dev/vdb`.
 #
-#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from; or "named", for one that knows names of anonymous
-#                          mappings, which ci/vm/kernel.sh builds     EBB_VM_CPUS=1  EBB_VM_MEMORY=4G
-#   EBB_VM_TIMEOUT=3600    seconds                                    EBB_VM_ACCEL=kvm|tcg
-#   EBB_VM_ROOT=/          the files that the command sees: of this machine, or a folder that ci/unpack.sh -d filled. The
+#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from; or "named", for what ci/vm/kernel.sh builds: with names
+#                          of anonymous mappings, and on aarch64 pages of 64 KiB
+#   EBB_VM_ARCH=x86_64     or aarch64, which needs EBB_VM_ROOT
+#   EBB_VM_KERNEL=         16k: Debian's kernel with pages of 16 KiB, for aarch64
+#   EBB_VM_ROOT=/          the files that the command sees: of this machine, or a folder that ci/unpack.sh -d filled; the
 #                          command's folder is / then
-#   EBB_VM_ARCH=x86_64     or aarch64, which needs EBB_VM_ROOT        EBB_VM_KERNEL=   16k for pages of 16 KiB, on aarch64
+#   EBB_VM_CPUS=1  EBB_VM_MEMORY=4G  EBB_VM_TIMEOUT=3600 (seconds)  EBB_VM_ACCEL=kvm|tcg
 #
 # Needs qemu-system-x86, for aarch64 qemu-system-arm and qemu-user; the kernel is unpacked under target/vm, never installed
-# (ci/unpack.sh). Status 3 where that is not to be had, 124 where the time is over, 125 where the machine ended without telling how the command did.
+# (ci/unpack.sh). Status 3 where that is not to be had, 124 where the time is over, 125 where the machine ended without
+# telling how the command did.
 # Without hardware virtualization the processor is emulated, some ten times slower; a start takes 15 s.
 set -euo pipefail
 home=$(cd "$(dirname "$0")/.." && pwd)
@@ -55,7 +57,7 @@ mkdir -p "$vm"
 exec 9>"$vm/$name.lock"
 flock 9
 case $release in
-named) "$home/ci/vm/kernel.sh" "$root" ;;
+named) "$home/ci/vm/kernel.sh" "$root" "$arch" ;;
 *)
     "$home/ci/unpack.sh" -a "$debian" "$release" "$root" "@linux-image-$debian${EBB_VM_KERNEL:+-$EBB_VM_KERNEL}" \
         busybox-static
