@@ -82,5 +82,11 @@ fi
 for package in "$apt"/packages/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$folder"
 done
+# For a compiler that sees the root from outside.
+if [[ $whole ]]; then
+    find "$folder" -type l -lname '/*' -print0 | while IFS= read -r -d '' link; do
+        ln -sfnr "$folder$(readlink "$link")" "$link"
+    done
+fi
 rm -rf "$apt"
 echo "$*" >"$folder/.packages"

@@ -80,7 +80,7 @@ if [[ ! $initramfs -nt $root/.packages || ! $initramfs -nt $home/ci/vm/init ]]; 
     cp "$busybox" "$tree/bin/"
     install -m 755 "$home/ci/vm/init" "$tree/init"
     cp "$modules"/modules.{order,builtin} "$tree/lib/modules/$version/"
-    wanted='virtio|virtio_ring|virtio_pci[a-z_]*|virtio_blk|virtio_console|9p|9pnet|9pnet_virtio|netfs|ext4|jbd2|mbcache'
+    wanted='virtio|virtio_ring|virtio_pci[a-z_]*|virtio_blk|virtio_console|9p|9pnet|9pnet_virtio|netfs|fscache|ext4|jbd2|mbcache'
     wanted=".*/($wanted|crc16|crc32c_generic|libcrc32c|overlay)\.ko(\.xz)?"
     # The others are hundreds of megabytes.
     find "$modules" -regextype egrep -regex '.*\.(ko(\.xz)?|dtbo?)' ! -regex "$wanted" -delete

@@ -19,6 +19,9 @@ STRING = r'"([^"]*)"'
 # What an emulated processor does not end within minutes: 10^6 signals, storms of thousands of processes, every size.
 LONG = re.compile(r"storms::|at_every_instruction|every_size")
 
+# glibc has mallinfo2 since 2.33, _Fork since 2.34.
+SINCE = {"figures": (2, 33), "_Fork": (2, 34)}
+
 
 @dataclass
 class Case:
@@ -37,6 +40,9 @@ class Case:
     @property
     def is_long(self) -> bool:
         return bool(LONG.search(self.name))
+
+    def is_for(self, glibc: tuple[int, ...]) -> bool:
+        return all(glibc >= SINCE.get(word, (0,)) for word in self.command)
 
 
 def _methods(text: str, constants: dict[str, list[str]]) -> dict:

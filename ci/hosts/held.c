@@ -1,4 +1,5 @@
-/* A process for `ebb why`: 64,000 blocks of libc's own malloc of which every eighth stays. Prints their bytes, then waits. */
+/* A process for `ebb why`: 64,000 blocks of libc's own malloc of which every eighth stays. Prints their bytes, then waits, for
+ * as many seconds as the argument says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 
 enum { BLOCKS = 64000, BYTES = 600 };
 
-int main(void) {
+int main(int argc, char **given) {
     static char *block[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) {
         block[i] = malloc(BYTES);
@@ -17,6 +18,6 @@ int main(void) {
         if (i % 8 != 0) free(block[i]);
     printf("%d\n", BLOCKS / 8 * BYTES);
     fflush(stdout);
-    alarm(600);
+    alarm(argc > 1 ? (unsigned)atoi(given[1]) : 600);
     for (;;) pause();
 }
