@@ -22,6 +22,8 @@ EBB = str(FOLDER / "ebb")
 LIBRARY = FOLDER / "library/libebbmalloc.so"
 # An emulated processor on a busy machine.
 LIMIT_S = 420
+# Most cases wait more than they work.
+WORKERS = 2 * os.cpu_count()
 # Of the bytes that a program holds.
 WHY_WRONG_MOST = 0.10
 
@@ -160,7 +162,7 @@ def main():
     if status != 0:
         sys.exit(f"ebb library: {ended(status, error)}")
     cases = [told for told in json.loads((FOLDER / "cases.json").read_text()) if not (quick and told["long"])]
-    with ThreadPoolExecutor(os.cpu_count()) as workers:
+    with ThreadPoolExecutor(WORKERS) as workers:
         failed = dict(zip([told["name"] for told in cases], workers.map(case, cases)))
         programs = dict(zip(PROGRAMS, workers.map(real_program, PROGRAMS)))
     for libc in ("glibc", "musl"):

@@ -123,6 +123,8 @@ class Compiler:
         headers = [self.musl_headers, self._own("include")]
         after = [self.root / f"usr/include/{self.arch}-linux-gnu", self.root / "usr/include"]
         command = [self.gcc, "-nostdinc", "-nostdlib", "-pie", "-fPIE", *FLAGS]
+        # gcc's own library asks glibc which atomics there are.
+        command += ["-mno-outline-atomics"] if self.arch == "aarch64" else []
         command += [word for folder in headers for word in ("-isystem", folder)]
         command += [word for folder in after for word in ("-idirafter", folder)]
         command += ["-o", program, self.musl / "Scrt1.o", self.musl / "crti.o", self._own("crtbeginS.o"), source]
@@ -145,6 +147,7 @@ def prepare(host: Host, built: Path) -> Path:
     for libc in ("glibc", "musl"):
         (folder / libc).mkdir(parents=True, exist_ok=True)
     (folder / "library").mkdir(exist_ok=True)
+    (host.root / "mnt").mkdir(exist_ok=True)
     ebb = built / host.arch / "ebb"
     if not ebb.exists():
         missing(f"{ebb} does not exist: make static")
@@ -168,9 +171,9 @@ def prepare(host: Host, built: Path) -> Path:
 
 # --- A host
 
-# Mounts of its own: they end with the command.
-ENTER = """mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" &&
-    mount -t tmpfs tmpfs "$0/tmp" && exec chroot "$0" "$@" """
+# Mounts of its own, which end with the command. Not chroot alone: the kernel refuses user namespaces to its processes.
+ENTER = """mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" &&
+    mount --rbind /sys "$0/sys" && mount -t tmpfs tmpfs "$0/tmp" && cd "$0" && pivot_root . mnt && exec chroot . "$@" """
 
 
 def run(host: Host, built: Path) -> dict:
