@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 FOLDER = Path(sys.argv[1])
 EBB = str(FOLDER / "ebb")
@@ -82,6 +83,7 @@ def ended(status, error):
 
 def case(told):
     """None, or how it failed."""
+    start = time.monotonic()
     folder = FOLDER / told["libc"]
     words = [str(folder / f"lib{word[1:]}.so") if word.startswith("@") else word for word in told["command"]]
     objects = {place: [str(folder / f"lib{name}.so") for name in told[place]] for place in ("before", "after")}
@@ -100,7 +102,9 @@ def case(told):
         right = status == -signal.SIGABRT and len(lines) == 1 and lines[0].startswith("ebbmalloc: ")
     else:
         right = status == 0 and out.endswith("ok\n")
-    return None if right else ended(status, error)
+    reason = None if right else ended(status, error)
+    print(f"{'FAILED' if reason else 'passed'} {told['name']} after {time.monotonic() - start:.0f} s", flush=True)
+    return reason
 
 
 def real_program(name):

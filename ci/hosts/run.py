@@ -81,6 +81,16 @@ def checked(command: list, **options) -> str:
     return done.stdout.strip()
 
 
+def logged(log: Path, command: list, environment: dict[str, str]) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as file:
+        status = subprocess.run([str(word) for word in command], env=environment, stdout=file, stderr=file).returncode
+    if status == 3:
+        missing(log.read_text().strip())
+    if status != 0:
+        raise RuntimeError(f"status {status}; {log} ends with:\n" + "\n".join(log.read_text().splitlines()[-15:]))
+
+
 # --- A root and its programs
 
 
@@ -177,14 +187,14 @@ ENTER = """mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount --rbi
 
 
 def run(host: Host, built: Path) -> dict:
-    folder = prepare(host, built)
+    folder, log = prepare(host, built), TARGET / "logs" / f"{host.name}.log"
     inside = ["/usr/bin/python3", "/hosts/inside.py", "/hosts"]
     if not host.kernel:
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
         result = folder / "result.json"
         result.unlink(missing_ok=True)
-        checked(["unshare", "--mount", "--pid", "--fork", "--kill-child", *user, "sh", "-c", ENTER, host.root, *inside,
-                 "/hosts/result.json"], env={"PATH": os.environ["PATH"]})
+        logged(log, ["unshare", "--mount", "--pid", "--fork", "--kill-child", *user, "sh", "-c", ENTER, host.root, *inside,
+                 "/hosts/result.json"], {"PATH": os.environ["PATH"]})
     else:
         out = TARGET / "out" / host.name
         result = out / "result.json"
@@ -199,7 +209,7 @@ def run(host: Host, built: Path) -> dict:
         }
         # The files are there only when the machine runs, and so is $OUT.
         command = " ".join([*inside, '"$OUT/result.json"', "--quick"])
-        checked([ROOT / "ci/vm.sh", "-o", out, "bash", "-c", command], env=os.environ | machine)
+        logged(log, [ROOT / "ci/vm.sh", "-o", out, "bash", "-c", command], os.environ | machine)
     told = json.loads(result.read_text())
     return {"name": host.name, "release": host.release, "emulated": bool(host.kernel), **told}
 
