@@ -53,7 +53,7 @@ PROGRAMS = {
 
 def run(command, environment=None, limit_s=LIMIT_S):
     """Status (None after the limit), stdout, stderr; all processes of it are ended."""
-    everything = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LC_ALL": "C", **(environment or {})}
+    everything = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LC_ALL": "C", **(environment or {})}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             command, env=everything, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, cwd="/tmp"
@@ -131,7 +131,7 @@ def why(libc):
         lines = json.loads(out)[0]["ledger"]["lines"]
         live = next((line for line in lines if line["cause"] == "live"), {"bytes": 0, "note": None})
         note = live["note"] or "no heap"
-        if not note.startswith(f"{libc} "):
+        if note.split()[0] != libc:
             return f"names {note}"
         if abs(live["bytes"] - held) > WHY_WRONG_MOST * held:
             return f"{live['bytes'] / 1e6:.1f} MB live, not {held / 1e6:.1f}"

@@ -32,7 +32,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "hosts"
 HERE = ROOT / "ci/hosts"
 # glibc 2.31, 2.36, 2.41 and the newest.
 RELEASES = ("bullseye", "bookworm", "trixie", "sid")
-PACKAGES = "bash coreutils dash findutils grep sed python3 perl-base util-linux libc6-dev libstdc++6 musl".split()
+PACKAGES = "bash coreutils dash findutils grep sed python3 perl-base util-linux libc-bin libc6-dev libstdc++6 musl".split()
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 # As the suite's own (tests/preload/harness/compile.rs), without its warnings.
 FLAGS = "-O1 -g -pthread -w -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free".split() + [
@@ -138,7 +138,8 @@ class Compiler:
         command += [word for folder in headers for word in ("-isystem", folder)]
         command += [word for folder in after for word in ("-idirafter", folder)]
         command += ["-o", program, self.musl / "Scrt1.o", self.musl / "crti.o", self._own("crtbeginS.o"), source]
-        command += [f"-L{self.musl}", "-lc", self._own("libgcc.a"), self._own("crtendS.o"), self.musl / "crtn.o"]
+        # The development package has the archive only.
+        command += [self.root / f"usr/lib/{self.arch}-linux-musl/libc.so", self._own("libgcc.a"), self._own("crtendS.o"), self.musl / "crtn.o"]
         checked([*command, f"-Wl,-dynamic-linker,/lib/ld-musl-{self.arch}.so.1"])
 
 
