@@ -20,7 +20,7 @@ STRING = r'"([^"]*)"'
 # the variants of what is there once.
 LONG = re.compile(
     r"storms::|signals::|every_size|gibibyte|copied_while|forks_a_thousand|exhausted|locked"
-    r"|namespaces::.*_(0|100|1500|5000)$|seccomp::.*_(ENOSYS|late)|bound_now"
+    r"|misuse::(?!double_newest|foreign_wild|interior$|exit_unaligned$)|namespaces::.*_(0|100|1500|5000)$|seccomp::.*_(ENOSYS|late)|bound_now"
 )
 # glibc has mallinfo2 since 2.33, _Fork since 2.34; the counter of `huge` wants libc and its threads in one object.
 SINCE = {"figures": (2, 33), "_Fork": (2, 34), "huge": (2, 34)}

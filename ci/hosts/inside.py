@@ -103,7 +103,7 @@ def case(told):
     else:
         right = status == 0 and out.endswith("ok\n")
     reason = None if right else ended(status, error)
-    print(f"{'FAILED' if reason else 'passed'} {told['name']} after {time.monotonic() - start:.0f} s", flush=True)
+    print(f"{'FAILED' if reason else 'passed'} {told['name']} after {time.monotonic() - start:.0f} s {reason or ''}", flush=True)
     return reason
 
 

@@ -139,7 +139,7 @@ class Compiler:
         command += [word for folder in after for word in ("-idirafter", folder)]
         command += ["-o", program, self.musl / "Scrt1.o", self.musl / "crti.o", self._own("crtbeginS.o"), source]
         # The development package has the archive only.
-        command += [self.root / f"usr/lib/{self.arch}-linux-musl/libc.so", self._own("libgcc.a"), self._own("crtendS.o"), self.musl / "crtn.o"]
+        command += [f"-L{self.root}/usr/lib/{self.arch}-linux-musl", "-l:libc.so", self._own("libgcc.a"), self._own("crtendS.o"), self.musl / "crtn.o"]
         checked([*command, f"-Wl,-dynamic-linker,/lib/ld-musl-{self.arch}.so.1"])
 
 
