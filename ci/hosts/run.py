@@ -13,8 +13,10 @@ Status 3 where a tool or the archive is missing, 1 if something failed.
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
+import filecmp
 import fnmatch
 import json
 import os
@@ -149,6 +151,12 @@ def glibc_version(host: Host) -> tuple[int, ...]:
     return tuple(map(int, found.group(1).split(b".")))
 
 
+def place(source: Path, target: Path) -> None:
+    """Two machines may share a root: what is there already stays."""
+    if not target.exists() or not filecmp.cmp(source, target, shallow=False):
+        shutil.copy(source, target)
+
+
 def prepare(host: Host, built: Path) -> Path:
     """The root, with ebb and the compiled programs in its folder /hosts."""
     unpack = [ROOT / "ci/unpack.sh", "-a", DEBIAN[host.arch]]
@@ -162,21 +170,26 @@ def prepare(host: Host, built: Path) -> Path:
     ebb = built / host.arch / "ebb"
     if not ebb.exists():
         missing(f"{ebb} does not exist: make static")
-    shutil.copy(ebb, folder / "ebb")
-    shutil.copy(HERE / "inside.py", folder / "inside.py")
+    place(ebb, folder / "ebb")
+    place(HERE / "inside.py", folder / "inside.py")
     chosen = [case for case in cases.all_cases() if case.is_for(glibc_version(host))]
     (folder / "cases.json").write_text(json.dumps([{**asdict(case), "long": case.is_long} for case in chosen]))
     compiler = Compiler(host)
+    inputs = [*cases.PROGRAMS.iterdir(), HERE / "held.c", HERE / "run.py", host.root / ".packages"]
+    newest = max(path.stat().st_mtime for path in inputs)
+
+    def compile_with(function: Callable, source: Path, program: Path, *options: str) -> None:
+        if not program.exists() or program.stat().st_mtime < newest:
+            function(source, program, *options)
+
     for libc in ("glibc", "musl"):
         for name in {case.command[0] for case in chosen if case.libc == libc} | {"held"}:
             source = next(path for path in (cases.PROGRAMS / f"{name}.c", cases.PROGRAMS / f"{name}.cpp", HERE / f"{name}.c")
                           if path.exists())
-            if libc == "musl":
-                compiler.musl_program(source, folder / libc / name)
-            else:
-                compiler.glibc(source, folder / libc / name, *(["-fno-plt"] if name == "ifunc" else []))
+            function = compiler.musl_program if libc == "musl" else compiler.glibc
+            compile_with(function, source, folder / libc / name, *(["-fno-plt"] if name == "ifunc" else []))
     for name in OBJECTS:
-        compiler.glibc(cases.PROGRAMS / f"{name}.c", folder / f"glibc/lib{name}.so", "-shared", "-fPIC")
+        compile_with(compiler.glibc, cases.PROGRAMS / f"{name}.c", folder / f"glibc/lib{name}.so", "-shared", "-fPIC")
     return folder
 
 
