@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs in a root of the matrix, on its Python: the preload suite's cases, real programs, `ebb why`, `ebb run --verify`.
 
-    inside.py FOLDER RESULT [--quick]
+    inside.py FOLDER RESULT [--sample]
 
 FOLDER is what ci/hosts/run.py placed: ebb, cases.json, glibc/ and musl/ with compiled programs. RESULT is the file that is written.
 """
@@ -160,12 +160,12 @@ def libc_version(libc):
 
 
 def main():
-    quick = sys.argv[3:] == ["--quick"]
+    sample = sys.argv[3:] == ["--sample"]
     result = {"kernel": platform.release(), "arch": platform.machine(), "page_bytes": os.sysconf("SC_PAGE_SIZE"), "libcs": {}}
     status, _, error = run([EBB, "library", "--out", str(LIBRARY.parent)])
     if status != 0:
         sys.exit(f"ebb library: {ended(status, error)}")
-    cases = [told for told in json.loads((FOLDER / "cases.json").read_text()) if not (quick and told["long"])]
+    cases = [told for told in json.loads((FOLDER / "cases.json").read_text()) if told["sampled"] or not sample]
     with ThreadPoolExecutor(WORKERS) as workers:
         failed = dict(zip([told["name"] for told in cases], workers.map(case, cases)))
         programs = dict(zip(PROGRAMS, workers.map(real_program, PROGRAMS)))

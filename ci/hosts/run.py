@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
+import fcntl
 import filecmp
 import fnmatch
 import json
@@ -173,7 +174,7 @@ def prepare(host: Host, built: Path) -> Path:
     place(ebb, folder / "ebb")
     place(HERE / "inside.py", folder / "inside.py")
     chosen = [case for case in cases.all_cases() if case.is_for(glibc_version(host))]
-    (folder / "cases.json").write_text(json.dumps([{**asdict(case), "long": case.is_long} for case in chosen]))
+    (folder / "cases.json").write_text(json.dumps([{**asdict(case), "sampled": case.is_sampled} for case in chosen]))
     compiler = Compiler(host)
     inputs = [*cases.PROGRAMS.iterdir(), HERE / "held.c", HERE / "run.py", host.root / ".packages"]
     newest = max(path.stat().st_mtime for path in inputs)
@@ -222,7 +223,7 @@ def run(host: Host, built: Path) -> dict:
             "EBB_VM_TIMEOUT": str(VM_S),
         }
         # The files are there only when the machine runs, and so is $OUT.
-        command = " ".join([*inside, '"$OUT/result.json"', "--quick"])
+        command = " ".join([*inside, '"$OUT/result.json"', "--sample"])
         logged(log, [ROOT / "ci/vm.sh", "-o", out, "bash", "-c", command], os.environ | machine)
     told = json.loads(result.read_text())
     return {"name": host.name, "release": host.release, "emulated": bool(host.kernel), **told}
@@ -239,18 +240,19 @@ def machine() -> str:
 
 def keep(file: Path, told: dict) -> None:
     """Puts one host's result in the file; the others stay."""
-    everything = json.loads(file.read_text()) if file.exists() else {"hosts": []}
-    order = [host.name for host in all_hosts()]
-    hosts = {host["name"]: host for host in [*everything["hosts"], told] if host["name"] in order}
-    commit = checked(["git", "-C", ROOT, "describe", "--always", "--abbrev=12", "--exclude", "*"])
-    everything = {
-        "command": "ci/hosts.sh",
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "commit": commit,
-        "hosts": sorted(hosts.values(), key=lambda host: order.index(host["name"])),
-    }
-    file.write_text(json.dumps(everything, indent=1) + "\n")
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        hosts = json.loads(file.read_text())["hosts"] if file.exists() else []
+        order = [host.name for host in all_hosts()]
+        named = {host["name"]: host for host in [*hosts, told] if host["name"] in order}
+        everything = {
+            "command": "ci/hosts.sh",
+            "date": date.today().isoformat(),
+            "machine": machine(),
+            "commit": checked(["git", "-C", ROOT, "describe", "--always", "--abbrev=12", "--exclude", "*"]),
+            "hosts": sorted(named.values(), key=lambda host: order.index(host["name"])),
+        }
+        file.write_text(json.dumps(everything, indent=1) + "\n")
 
 
 def failures(told: dict) -> list[str]:
