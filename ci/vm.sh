@@ -14,6 +14,8 @@
 #   EBB_VM_KERNEL=         16k: Debian's kernel with pages of 16 KiB, for aarch64
 #   EBB_VM_ROOT=/          the files that the command sees: of this machine, or a folder that ci/unpack.sh -d filled; the
 #                          command's folder is / then
+#   EBB_VM_CLOCK=          instructions: time passes with the instructions of an emulated processor, and at once while all
+#                          sleep, so that a busy host costs no time in the machine
 #   EBB_VM_CPUS=1  EBB_VM_MEMORY=4G  EBB_VM_TIMEOUT=3600 (seconds)  EBB_VM_ACCEL=kvm|tcg
 #
 # Needs qemu-system-x86, for aarch64 qemu-system-arm and qemu-user; the kernel is unpacked under target/vm, never installed
@@ -133,12 +135,14 @@ END
 
 accel=${EBB_VM_ACCEL:-tcg}
 [[ -z ${EBB_VM_ACCEL:-} && -w /dev/kvm && $arch == x86_64 && $(uname -m) == x86_64 ]] && grep -qE '^flags.* (svm|vmx)( |$)' /proc/cpuinfo && accel=kvm
+clock=()
+[[ $accel == kvm || ${EBB_VM_CLOCK:-} != instructions ]] || { accel=tcg,thread=single && clock=(-icount shift=1,sleep=off); }
 # No "stdio": at the end of our input it would be shut.
 mkfifo "$work/output"
 cat "$work/output" &
 status=0
 timeout --foreground "${EBB_VM_TIMEOUT:-3600}" "qemu-system-$arch" \
-    -accel "$accel" "${machine[@]}" -smp "${EBB_VM_CPUS:-1}" -m "${EBB_VM_MEMORY:-4G}" \
+    -accel "$accel" "${clock[@]}" "${machine[@]}" -smp "${EBB_VM_CPUS:-1}" -m "${EBB_VM_MEMORY:-4G}" \
     -nodefaults -no-user-config -display none -no-reboot \
     -kernel "$kernel" -initrd "$initramfs" -append "console=$console panic=-1 mitigations=off no_timer_check" \
     -serial "file:$work/console" \

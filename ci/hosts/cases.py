@@ -19,10 +19,10 @@ STRING = r'"([^"]*)"'
 # What an emulated processor runs, which is ten to a hundred times slower: of each subject what takes less than a second of a
 # real one.
 SAMPLE = re.compile(
-    r"interfaces::(edge|contents|new)|threads::(musl_)?thread_frees|forks::(raw_clone_child_allocates|fork_and|posix|forked)"
-    r"|purge::(threads_asleep|threads_gone|musl_program)$|limits::.*_limited_before|huge_pages::a_block_that_is_freed"
-    r"|seccomp::(files_and|sandbox_that_kills_for|.*clone_EPERM_before)|namespaces::(unshare_user|setns_mount)_700"
-    r"|misuse::(double_newest|foreign_wild|interior|exit_unaligned)$|loading::(constructor_before|resolver_in_the_program|plug_ins_come.*)$"
+    r"interfaces::(edge|new)|threads::musl_thread_frees|forks::forked|purge::(threads_asleep|musl_program)$"
+    r"|huge_pages::a_block_that_is_freed|seccomp::(files_and|process_madvise.membarrier.clone_EPERM_before)"
+    r"|namespaces::unshare_user_700|misuse::(double_newest|foreign_wild|interior|exit_unaligned)$"
+    r"|loading::(constructor_before|resolver_in_the_program|plug_ins_come.*)$"
 )
 # glibc has mallinfo2 since 2.33, _Fork since 2.34; the counter of `huge` wants libc and its threads in one object.
 SINCE = {"figures": (2, 33), "_Fork": (2, 34), "huge": (2, 34)}
