@@ -36,8 +36,10 @@ class Source:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files = pages.tracked()
-        self.pages = pages.of_site(self.files)
-        self.texts = {page: (ROOT / page).read_text() for page in self.pages}
+        self.texts = {page: (ROOT / page).read_text() for page in pages.of_site(self.files)}
+        self.texts |= recipes.written(ROOT, self.files)
+        self.pages = sorted(self.texts)
+        self.files |= self.texts.keys()
 
     def write(self, page: str, text: str) -> None:
         file = self.folder / page
@@ -78,7 +80,7 @@ class Source:
     def parts(self) -> list[pages.Part]:
         return pages.parts(self.texts[pages.START], self.pages)
 
-    def write_start(self, commands: list[tuple[str, str]], cooked: list[tuple[str, str]]) -> None:
+    def write_start(self, commands: list[tuple[str, str]]) -> None:
         introduction = self.texts["README.md"].split("\n\n")[1]
         text = f"# ebbmalloc\n\n{introduction}\n\nNew here? [About ebbmalloc](README.md) has a demo.\n"
         trees = []
@@ -87,8 +89,6 @@ class Source:
                 command = f"```sh\n{part.command}\n```\n\n" if part.command else ""
                 listed = pages.linked(pages.START, part.text, self.files, self.pages, "index.md")
                 text += f"\n## {part.heading}\n\n{command}{listed}\n"
-            if part.name == "Reference" and cooked:
-                trees.append(("Recipes", cooked))
             trees.append((part.name, [(pages.name(page, self.texts[page], part.name), page) for page in part.pages]))
             if part.name == "Reference":
                 trees.append(("Commands", commands))
@@ -100,7 +100,7 @@ def build(program: Path, source: Path, out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     tree = Source(source / "pages")
     tree.write_pages()
-    tree.write_start(tree.write_help(program), recipes.write(tree))
+    tree.write_start(tree.write_help(program))
     command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", Path(__file__).parent, "--quiet",
                "--fail-on-warning", "--keep-going", "--doctree-dir", source / "doctrees", tree.folder, out]
     # Sphinx writes no date, but sorts by language.
