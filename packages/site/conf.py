@@ -21,6 +21,7 @@ html_title = f"ebbmalloc {release}"
 html_static_path = ["look"]
 html_css_files = ["style.css"]
 html_show_copyright = False
+html_use_index = False
 html_show_sourcelink = False
 html_copy_source = False
 # A page from the disk may not fetch others, so results are headings without excerpts.

@@ -37,10 +37,9 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
         self.ids |= {given[name] for name in ("id", "name") if given.get(name)}
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"])
-        elif given.get("href") and given.get("rel") not in ("next", "prev", "index", "search"):
-            self.loads.append(given["href"])
+        if given.get("href"):
+            to_read = tag == "a" or given.get("rel") in ("next", "prev", "search")
+            (self.links if to_read else self.loads).append(given["href"])
         if given.get("src"):
             self.loads.append(given["src"])
         if tag == "pre":

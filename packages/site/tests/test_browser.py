@@ -78,8 +78,7 @@ class Browser(unittest.TestCase):
             page.locator("label[for=__navigation]").first.click()
         box.fill(words)
         box.press("Enter")
-        page.wait_for_selector("#search-results .search-summary:not(:empty)")
-        page.wait_for_function("!document.querySelector('#search-progress')?.textContent.includes('...')")
+        page.wait_for_function("/found|not match/.test(document.querySelector('.search-summary')?.textContent)")
         found = page.locator("#search-results ul.search a").all()
         results = [link.inner_text() for link in found]
         if found:
