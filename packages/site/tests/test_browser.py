@@ -16,11 +16,13 @@ except ImportError:
     sync_playwright = None
 
 DESKTOP, PHONE = (1280, 800), (360, 740)
-# What sticks out of the page to the right, unless an element around it scrolls or hides it.
+# What sticks out of the page to the right, unless a block or table of its own around it scrolls. The theme lets a phone scroll
+# the whole text, which would hide it.
 STICKING_OUT = """() => {
   const width = document.documentElement.clientWidth;
   const scrolls = (node) => node && node !== document.body
-    && (getComputedStyle(node).overflowX !== "visible" || getComputedStyle(node).position === "fixed" || scrolls(node.parentElement));
+    && ((getComputedStyle(node).overflowX !== "visible" && !node.matches(".content"))
+      || getComputedStyle(node).position === "fixed" || scrolls(node.parentElement));
   return [...document.querySelectorAll("body *")]
     .filter((node) => node.getBoundingClientRect().right > width + 1 && !scrolls(node))
     .map((node) => node.tagName + "." + node.className);
