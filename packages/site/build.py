@@ -82,7 +82,7 @@ class Source:
 
     def write_start(self, commands: list[tuple[str, str]]) -> None:
         introduction = self.texts["README.md"].split("\n\n")[1]
-        text = f"# ebbmalloc\n\n{introduction}\n\nNew here? [About ebbmalloc](README.md) has a demo.\n"
+        text = f"---\nhide-toc: true\n---\n\n# ebbmalloc\n\n{introduction}\n\nNew here? [About ebbmalloc](README.md) has a demo.\n"
         trees = []
         for part in self.parts():
             if part.text:
@@ -107,6 +107,7 @@ def build(program: Path, source: Path, out: Path) -> None:
     subprocess.run(command, check=True, env=os.environ | {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"})
     for name in (".buildinfo", "objects.inv"):
         (out / name).unlink(missing_ok=True)
+    (out / "_sources").rmdir()
 
 
 def main() -> int:

@@ -109,7 +109,7 @@ def outside_code(change, text: str) -> str:
 def linked(page: str, text: str, files: set[str], pages: list[str], place: str | None = None) -> str:
     """The text with links for the site, which has the tree's layout.
 
-    A folder is its README.md, or no link. docs/README.md is the start page. A link whose text is a file's name loses `.md`.
+    A folder is its README.md, or no link. docs/README.md is the start page. A link whose text is a file's name loses `.md`; one to a README.md has its folder's name.
     `place` is where the text stands, if not at its own.
     """
 
@@ -121,8 +121,9 @@ def linked(page: str, text: str, files: set[str], pages: list[str], place: str |
         found = page_of(target(page, path), pages) or target(page, path)
         if found not in files:
             return words
-        if re.fullmatch(r"[\w./-]+\.md", words) and not words.endswith("README.md"):
-            words = PurePosixPath(words).stem.lower()
+        if re.fullmatch(r"[\w./-]+\.md", words):
+            file = PurePosixPath(found)
+            words = NAMES.get(found) or (file.parent.name if file.stem == "README" else file.stem.lower())
         found = "index.md" if found == START else found
         path = posixpath.relpath(found, posixpath.dirname(place or page) or ".")
         return f"{mark}[{words}]({path}{'#' if anchor else ''}{anchor})"

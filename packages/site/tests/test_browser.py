@@ -77,7 +77,7 @@ class Browser(unittest.TestCase):
         page.goto((SITE / "index.html").resolve().as_uri())
         box = page.locator(".sidebar-search")
         if not box.is_visible() or box.bounding_box()["x"] < 0:
-            page.locator("label[for=__navigation]").first.click()
+            page.locator(".nav-overlay-icon").click()
         box.fill(words)
         box.press("Enter")
         page.wait_for_function("/found|not match/.test(document.querySelector('.search-summary')?.textContent)")

@@ -66,6 +66,7 @@ class Pages(unittest.TestCase):
             "[the why](why.md#how)": "[the why](why.md#how)",
             "[README](../README.md)": "[README](../README.md)",
             "[start](README.md)": "[start](../index.md)",
+            "[decisions/README.md](decisions/README.md)": "[decisions](decisions/README.md)",
             "[services](../workloads/)": "[services](../workloads/README.md)",
             "![plot](picture.svg)": "![plot](picture.svg)",
             "[floor](../workloads/floor/)": "floor",
