@@ -3,7 +3,8 @@
 from pathlib import Path
 import tomllib
 
-manifest = tomllib.loads((Path(__file__).resolve().parents[2] / "Cargo.toml").read_text())["workspace"]["package"]
+here = Path(__file__).resolve().parent
+manifest = tomllib.loads((here.parents[1] / "Cargo.toml").read_text())["workspace"]["package"]
 
 project = "ebbmalloc"
 release = version = manifest["version"]
@@ -26,4 +27,5 @@ html_show_sourcelink = False
 html_copy_source = False
 # A page from the disk may not fetch others, so results are headings without excerpts.
 html_show_search_summary = False
+html_search_scorer = str(here / "scorer.js")
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
