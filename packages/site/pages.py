@@ -18,8 +18,9 @@ LEFT_OUT = (".github/",)
 # Where the first heading says too little in a sidebar.
 NAMES = {"README.md": "About ebbmalloc", "benches/README.md": "How the benchmarks run"}
 SECTION = re.compile(r"^\*\*(?P<name>\w+)\*\*(?P<rest>[^:\n]*)(?:: `(?P<command>[^`]+)`)?$", re.MULTILINE)
-LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+# Or code, which holds none.
+LINK = re.compile(r"`[^`\n]*`|(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^ *(`{3,}).*?^ *\1$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass
@@ -49,6 +50,10 @@ def target(page: str, link: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
 
 
+def links(text: str) -> list[str]:
+    return [link for _, _, link in LINK.findall(text) if link]
+
+
 def is_external(link: str) -> bool:
     return re.match(r"[a-z]+:", link) is not None
 
@@ -60,7 +65,7 @@ def parts(start: str, pages: list[str]) -> list[Part]:
     for section, following in zip(sections, [*sections[1:], None]):
         text = start[section.end() : following.start() if following else None].strip()
         part = Part(section["name"], section["name"] + section["rest"], section["command"], text)
-        for _, _, link in LINK.findall(text):
+        for link in links(text):
             page = page_of(target(START, link.partition("#")[0]), pages)
             if page and page not in placed:
                 placed.add(page)
@@ -109,13 +114,13 @@ def outside_code(change, text: str) -> str:
 def linked(page: str, text: str, files: set[str], pages: list[str], place: str | None = None) -> str:
     """The text with links for the site, which has the tree's layout.
 
-    A folder is its README.md, or no link. docs/README.md is the start page. A link whose text is a file's name loses `.md`; one to a README.md has its folder's name.
-    `place` is where the text stands, if not at its own.
+    A folder is its README.md, or no link. docs/README.md is the start page. A link whose text is a file's name loses `.md`;
+    one to a README.md has its folder's name. `place` is where the text stands, if not at its own.
     """
 
     def renewed(match: re.Match) -> str:
         mark, words, link = match.groups()
-        if is_external(link) or link.startswith("#"):
+        if link is None or is_external(link) or link.startswith("#"):
             return match[0]
         path, _, anchor = link.partition("#")
         found = page_of(target(page, path), pages) or target(page, path)
@@ -136,8 +141,7 @@ def needed(page: str, text: str, files: set[str]) -> set[str]:
     found = set()
 
     def note(prose: str) -> str:
-        links = [link for _, _, link in LINK.findall(prose) if not is_external(link)]
-        found.update(target(page, link.partition("#")[0]) for link in links)
+        found.update(target(page, link.partition("#")[0]) for link in links(prose) if not is_external(link))
         return prose
 
     outside_code(note, text)

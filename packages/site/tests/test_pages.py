@@ -72,6 +72,8 @@ class Pages(unittest.TestCase):
             "[floor](../workloads/floor/)": "floor",
             "[top](#here) [x](https://example.org/why.md)": "[top](#here) [x](https://example.org/why.md)",
             "```md\n[why.md](why.md)\n```": "```md\n[why.md](why.md)\n```",
+            "````\n```\ncalls[0](why)\n````": "````\n```\ncalls[0](why)\n````",
+            "`calls[0](why)` [`ebb why`](why.md)": "`calls[0](why)` [`ebb why`](why.md)",
         }
         for text, expected in cases.items():
             with self.subTest(text):
