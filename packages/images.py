@@ -21,7 +21,7 @@ import tarfile
 import archive
 import components
 
-# Also in crates/ebb-deploy/src/fix/release.rs.
+# Also in crates/ebb-deploy/src/fix/desired.rs.
 IMAGE = "ghcr.io/ebbmalloc/ebb"
 MEDIA = "application/vnd.oci.image"
 PLATFORMS = {
@@ -74,7 +74,7 @@ def labels(created: str) -> dict[str, str]:
     values = {
         "created": created,
         "description": "Finds out why a process keeps memory, and preloads an allocator that returns it",
-        "licenses": "MIT OR Apache-2.0",
+        "licenses": components.workspace()["license"],
         "revision": os.environ.get("EBB_COMMIT") or components.run("git", "rev-parse", "HEAD").strip(),
         "source": components.workspace()["repository"],
         "title": "ebb",
