@@ -151,11 +151,11 @@ impl One<'_> {
         }
         let to = format!("{VOLUME}/");
         // The image of a release has no cp.
-        let command: &[&str] = match desired.release {
-            Some(_) => &["ebb", "library", "--out", VOLUME],
-            None => &["cp", LIBRARY, &to],
+        let command = match desired.release {
+            Some(_) => vec!["ebb", "library", "--out", VOLUME],
+            None => vec!["cp", LIBRARY, &to],
         };
-        let words: Vec<String> = command.iter().map(|it| json(it)).collect();
+        let words: Vec<String> = command.into_iter().map(json).collect();
         let command = format!("[{}]", words.join(", "));
         let mounts =
             format!("[{}]", self.mapping(&[("name", &json(NAME)), ("mountPath", &json(VOLUME))]));
