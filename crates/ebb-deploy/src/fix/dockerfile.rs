@@ -68,8 +68,7 @@ impl Image<'_> {
         let needed = preload.map_or(behind, |it| in_front_of(it.start));
         let at = |behind| install::At { text: self.text, chain: &chain, behind };
         let is_named = self.desired.library.is_some() || self.spelling(&[], &present).is_some();
-        let source =
-            install::Source::of(self.desired, Base::parse(base), &at(needed), is_named)?;
+        let source = install::Source::of(self.desired, Base::parse(base), &at(needed), is_named)?;
         let library = self.desired.library.clone().unwrap_or_else(|| source.library(self.desired));
         let Changes { settings, notes } = self.desired.changes(&library, &present);
         let mut fixed = Fixed { edits: Vec::new(), notes };

@@ -145,16 +145,18 @@ impl Source {
             Source::Image => {
                 let image = desired.release.as_ref().and_then(|it| it.image.as_ref());
                 let image = image.ok_or_else(unnamed)?;
-                let file = Some(file_name(spelling)).filter(|it| *it != own_file).unwrap_or_default();
+                let file =
+                    Some(file_name(spelling)).filter(|it| *it != own_file).unwrap_or_default();
                 let line = format!("COPY --from={image} {LIBRARY} {folder}/{file}");
                 let why = "copies the library of the release, for the architecture of the build; it works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
             }
             Source::Python(install) => {
                 let version = desired.release.as_ref().map_or("", |it| &it.version);
-                let run =
-                    format!("RUN {install} {name}=={version} && ebb library --out {folder}");
-                let why = format!("the package {name} has ebb, which writes the library to a path without a version of Python");
+                let run = format!("RUN {install} {name}=={version} && ebb library --out {folder}");
+                let why = format!(
+                    "the package {name} has ebb, which writes the library to a path without a version of Python"
+                );
                 Ok(as_root(at, run, &why))
             }
             Source::Unknown => Ok(Vec::new()),
@@ -187,7 +189,9 @@ impl Source {
 
     pub(super) fn notes(&self, desired: &Desired) -> Vec<String> {
         if let (Source::Package(_, package), Some(_)) = (self, &desired.release) {
-            return vec![format!("apt needs a source that has {package}: a repository with the release's .deb files")];
+            return vec![format!(
+                "apt needs a source that has {package}: a repository with the release's .deb files"
+            )];
         }
         if *self != Source::Unknown {
             return Vec::new();
@@ -202,7 +206,9 @@ impl Source {
 /// No digest is known but that of the user.
 fn unnamed() -> Refused {
     let what = "the digest of the release's image is not known";
-    let how = format!("name it with --library-image {IMAGE}@sha256:..., as in the release's ebbmalloc-VERSION-image.digest");
+    let how = format!(
+        "name it with --library-image {IMAGE}@sha256:..., as in the release's ebbmalloc-VERSION-image.digest"
+    );
     Refused::not_understood(what).remedy(how)
 }
 

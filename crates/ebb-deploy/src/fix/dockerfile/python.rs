@@ -59,10 +59,22 @@ mod tests {
     fn the_command_has_the_options_that_count_for_every_package() {
         for (run, expected) in [
             ("RUN pip install flask", Some("pip install")),
-            ("RUN pip install --no-cache-dir -r requirements.txt", Some("pip install --no-cache-dir")),
-            ("RUN apt-get update && pip3 install -q \\\n  # why\n  -i http://i/ -U a && x -q", Some("pip3 install -q -i http://i/")),
-            ("RUN python3 -m pip install --index-url=http://i/ a", Some("python3 -m pip install --index-url=http://i/")),
-            ("RUN --mount=type=cache,target=/c uv pip install --system a", Some("uv pip install --system")),
+            (
+                "RUN pip install --no-cache-dir -r requirements.txt",
+                Some("pip install --no-cache-dir"),
+            ),
+            (
+                "RUN apt-get update && pip3 install -q \\\n  # why\n  -i http://i/ -U a && x -q",
+                Some("pip3 install -q -i http://i/"),
+            ),
+            (
+                "RUN python3 -m pip install --index-url=http://i/ a",
+                Some("python3 -m pip install --index-url=http://i/"),
+            ),
+            (
+                "RUN --mount=type=cache,target=/c uv pip install --system a",
+                Some("uv pip install --system"),
+            ),
             ("RUN /opt/x/bin/python -m pip install a", None),
             ("RUN /opt/x/bin/pip install a", None),
             ("RUN uv sync", None),

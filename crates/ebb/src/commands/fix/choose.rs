@@ -86,7 +86,14 @@ fn of_arguments(args: &Args) -> Result<Desired, Failure> {
     if args.conf.is_empty() {
         let variables =
             if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
-        return Ok(Desired { allocator, library: None, release: None, variables, keep_existing: true, why });
+        return Ok(Desired {
+            allocator,
+            library: None,
+            release: None,
+            variables,
+            keep_existing: true,
+            why,
+        });
     }
     let choice = if allocator.is_of_libc() {
         Choice::System
