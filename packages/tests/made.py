@@ -30,6 +30,11 @@ def one(pattern: str) -> Path:
     return found[0]
 
 
+def long(*packages: str):
+    """`needs`, for tests that `make test-long` runs."""
+    return needs(*packages) if os.environ.get("EBB_LONG") == "1" else unittest.skip("EBB_LONG=1 runs it")
+
+
 def layout(archive: Path) -> tuple[dict, dict]:
     """The blobs of an OCI layout by digest, which are what their names say, those of JSON as such; and its index.json."""
     with tarfile.open(archive) as tar:

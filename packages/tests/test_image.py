@@ -16,7 +16,7 @@ import unittest
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from made import BARE, DIST, VERDICTS, layout, needs, one
+from made import BARE, DIST, VERDICTS, layout, long, one
 from test_archive import ENTER, may_change_root
 
 NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -105,7 +105,7 @@ class Layout(Image):
         self.assertRegex(labels["revision"], "^[0-9a-f]{7,40}")
 
 
-@needs("skopeo", "umoci")
+@long("skopeo", "umoci")
 class Tools(Image):
     def test_skopeo_inspects_it(self):
         for arch in archives():
@@ -154,7 +154,7 @@ int main(void) {
 """
 
 
-@needs("skopeo", "umoci", "qemu-user", "gcc-aarch64-linux-gnu")
+@long("skopeo", "umoci", "qemu-user", "gcc-aarch64-linux-gnu")
 class Emulated(Image):
     def test_the_image_for_aarch64(self):
         if OWN == "arm64" or "arm64" not in archives():
@@ -173,7 +173,7 @@ class Emulated(Image):
         run(*emulate, "-L", "/usr/aarch64-linux-gnu", "-E", f"LD_PRELOAD={root / LIBRARY}", program, env=BARE)
 
 
-@needs("skopeo", "umoci", "buildah", "docker-registry")
+@long("skopeo", "umoci", "buildah", "docker-registry")
 class Built(Image):
     """A registry on this machine, and builds that copy from the image in it by the digest of the index."""
 
@@ -239,7 +239,7 @@ http: {{addr: "{cls.registry}"}}
             self.assertEqual(unpacked, (self.root(arch) / LIBRARY).read_bytes(), arch)
 
 
-@needs("podman", "runc")
+@long("podman", "runc")
 class Run(Image):
     """As containers, of root and without a network. The limits are those that root without CAP_SYS_RESOURCE may set."""
 
