@@ -24,7 +24,7 @@ class Line(unittest.TestCase):
             (folder / "ebb").chmod(0o755)
             (folder / "Dockerfile").write_text('FROM python:3-slim\nRUN pip install -q flask\nCMD ["flask"]\n')
             command = [folder / "ebb", "fix", "--channel", "release", "--write", "Dockerfile"]
-            subprocess.run(command, cwd=folder, env=BARE | {"XDG_STATE_HOME": name}, check=True, capture_output=True)
+            subprocess.run(command, cwd=folder, env=BARE | {"XDG_STATE_HOME": f"{name}/state"}, check=True, capture_output=True)
             [line] = re.findall(r"^RUN (.* ebb .*)$", (folder / "Dockerfile").read_text(), re.MULTILINE)
             self.assertEqual(line, f"pip install -q ebbmalloc=={wheel.name.split('-')[1]} && ebb library --out /usr/local/lib")
             # Of dist/, not of the index; into a folder of the test.
