@@ -8,8 +8,8 @@
 # goes to a disk that is thrown away. What it writes into $OUT comes back, in FOLDER. Its output, errors among it,
 # is ours; so is its status. It has no network. /dev/vdb is a disk for swap, made ready: `swapon /dev/vdb`.
 #
-#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from; or "named", for what ci/vm/kernel.sh builds: with names
-#                          of anonymous mappings, and on aarch64 pages of 64 KiB
+#   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from; or "named", for one that knows names of anonymous
+#                          mappings, which ci/vm/kernel.sh builds, for x86-64
 #   EBB_VM_ARCH=x86_64     or aarch64, which needs EBB_VM_ROOT
 #   EBB_VM_KERNEL=         16k: Debian's kernel with pages of 16 KiB, for aarch64
 #   EBB_VM_ROOT=/          the files that the command sees: of this machine, or a folder that ci/unpack.sh -d filled; the
@@ -59,7 +59,7 @@ mkdir -p "$vm"
 exec 9>"$vm/$name.lock"
 flock 9
 case $release in
-named) "$home/ci/vm/kernel.sh" "$root" "$arch" ;;
+named) "$home/ci/vm/kernel.sh" "$root" ;;
 *)
     "$home/ci/unpack.sh" -a "$debian" "$release" "$root" "@linux-image-$debian${EBB_VM_KERNEL:+-$EBB_VM_KERNEL}" \
         busybox-static

@@ -1,32 +1,24 @@
 #!/usr/bin/env bash
-# Builds the kernels of ci/vm.sh that Debian does not have: with names of anonymous mappings (prctl PR_SET_VMA), on aarch64
-# with pages of 64 KiB, and with nothing that the virtual machine does not need. Five minutes on two cores.
+# Builds the kernel of ci/vm.sh that Debian does not have: with names of anonymous mappings (prctl PR_SET_VMA), and with
+# nothing that the virtual machine does not need. Five minutes on two cores.
 #
-#   ci/vm/kernel.sh FOLDER [x86_64|aarch64]
+#   ci/vm/kernel.sh FOLDER
 #
 # FOLDER is filled once, with the layout of Debian's package: boot/vmlinuz-VERSION, usr/lib/modules/VERSION, usr/bin/busybox.
-# Needs gcc, make, flex, bison, bc and libelf's headers (apt-get install build-essential flex bison bc libelf-dev), for aarch64
-# gcc-aarch64-linux-gnu; status 3 where something is not to be had.
+# Needs gcc, make, flex, bison, bc and libelf's headers (apt-get install build-essential flex bison bc libelf-dev);
+# status 3 where something is not to be had.
 set -euo pipefail
 
-[[ $# -eq 1 || $# -eq 2 ]] || { echo "usage: ci/vm/kernel.sh FOLDER [x86_64|aarch64]" >&2; exit 64; }
+[[ $# -eq 1 ]] || { echo "usage: ci/vm/kernel.sh FOLDER" >&2; exit 64; }
 home=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$1 arch=${2:-x86_64}
-case $arch in
-x86_64) options=(ARCH=x86) image=bzImage debian=amd64 gcc=gcc ;;
-aarch64)
-    options=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-) image=Image debian=arm64 gcc=aarch64-linux-gnu-gcc
-    [[ $(uname -m) != aarch64 ]] || { options=(ARCH=arm64) && gcc=gcc; }
-    ;;
-*) echo "kernel.sh: $arch: not known; x86_64 or aarch64" >&2; exit 64 ;;
-esac
+folder=$1
 [[ -e $folder/.packages ]] && exit 0
-for tool in gcc "$gcc" make flex bison bc; do
+for tool in gcc make flex bison bc; do
     command -v $tool >/dev/null || { echo "kernel.sh: needs $tool" >&2; exit 3; }
 done
 
 source=$folder.source
-"$home/ci/unpack.sh" -a "$debian" trixie "$source" @linux-source busybox-static
+"$home/ci/unpack.sh" trixie "$source" @linux-source busybox-static
 tree=$(echo "$source"/usr/src/linux-source-*.tar.xz)
 tree=${tree%.tar.xz}
 tar -C "$source/usr/src" -xf "$tree.tar.xz"
@@ -40,6 +32,8 @@ CONFIG_MODULES=y
 CONFIG_PRINTK=y
 CONFIG_TTY=y
 CONFIG_UNIX98_PTYS=y
+CONFIG_SERIAL_8250=y
+CONFIG_SERIAL_8250_CONSOLE=y
 CONFIG_BLK_DEV_INITRD=y
 CONFIG_RD_GZIP=y
 CONFIG_BINFMT_ELF=y
@@ -47,6 +41,7 @@ CONFIG_BINFMT_SCRIPT=y
 CONFIG_BLOCK=y
 CONFIG_BLK_DEV=y
 CONFIG_PCI=y
+CONFIG_ACPI=y
 CONFIG_MAGIC_SYSRQ=y
 CONFIG_VIRTIO_MENU=y
 CONFIG_VIRTIO_PCI=y
@@ -91,34 +86,14 @@ CONFIG_FILE_LOCKING=y
 CONFIG_CROSS_MEMORY_ATTACH=y
 CONFIG_SWAP=y
 END
-case $arch in
-x86_64)
-    cat <<'END'
-CONFIG_ACPI=y
-CONFIG_SERIAL_8250=y
-CONFIG_SERIAL_8250_CONSOLE=y
-END
-    ;;
-aarch64)
-    cat <<'END'
-CONFIG_ARM64_64K_PAGES=y
-CONFIG_PCI_HOST_GENERIC=y
-CONFIG_SERIAL_AMBA_PL011=y
-CONFIG_SERIAL_AMBA_PL011_CONSOLE=y
-CONFIG_SMP=y
-CONFIG_TRANSPARENT_HUGEPAGE=y
-END
-    ;;
-esac >>"$tree/kernel/configs/ebb.config"
-make() { command make -s -C "$tree" "${options[@]}" "$@"; }
-make tinyconfig ebb.config >/dev/null
+make -s -C "$tree" tinyconfig ebb.config >/dev/null
 missing=$(grep '=y$' "$tree/kernel/configs/ebb.config" | grep -vxFf "$tree/.config" || true)
 [[ -z $missing ]] || { echo "kernel.sh: the configuration lost $missing" >&2; exit 1; }
-make -j"$(nproc)" "$image" modules
+make -s -C "$tree" -j"$(nproc)" bzImage modules
 
-version=$(make kernelrelease)
+version=$(make -s -C "$tree" kernelrelease)
 mkdir -p "$folder/boot" "$folder/usr/bin" "$folder/usr/lib/modules/$version"
-cp "$tree/arch/${options[0]#ARCH=}/boot/$image" "$folder/boot/vmlinuz-$version"
+cp "$tree/arch/x86/boot/bzImage" "$folder/boot/vmlinuz-$version"
 cp "$tree"/modules.{order,builtin} "$folder/usr/lib/modules/$version/"
 cp "$source/usr/bin/busybox" "$folder/usr/bin/"
 rm -rf "$source"
