@@ -87,6 +87,39 @@ fn assert_trim(at: &str, heap: &Heap, (before, after): (u64, u64)) {
     assert!(error <= returned / 50, "{at}: predicted {predicted}, returned {returned}");
 }
 
+/// As 2.43 is on aarch64 by default. A heap of a few blocks takes a huge page, most of which is free.
+#[test]
+fn huge_pages_that_malloc_asks_for_are_found_with_their_free_part() {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !enabled.is_ok_and(|it| it.contains("[madvise]") || it.contains("[always]")) {
+        skip!("the kernel has no transparent huge pages");
+    }
+    for glibc in all() {
+        for (case, least_free) in [("fresh", 1_500_000), ("kept_end", 20_000_000)] {
+            let program = Program::start_with(&glibc, case, |command| {
+                command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+            });
+            let heap = program.read();
+            let at =
+                format!("{case} on {} ({:?}): {:?}", heap.reader, glibc.version, heap.huge_pages);
+            let Some(found) = heap.huge_pages else {
+                // The setting came with 2.35.
+                assert_eq!(glibc.version.as_deref(), Some("2.31"), "{at}");
+                continue;
+            };
+            assert!(
+                found.free <= found.resident && found.resident <= heap.resident + (4 << 20),
+                "{at}"
+            );
+            assert!(found.free >= least_free, "{at}");
+            let off = Program::start_with(&glibc, case, |command| {
+                command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0");
+            });
+            assert_eq!(off.read().huge_pages, None, "{at}");
+        }
+    }
+}
+
 /// The program goes on allocating: glibc's own figures differ before and after the walk. What was
 /// read lies within 6 % of the two.
 #[test]
