@@ -31,5 +31,6 @@ export EBB_GLIBCS=$folder
 echo "glibc $(ls "$folder" | tr '\n' ' ')and this machine's"
 "${CARGO:-cargo}" test -p ebb-inspect --test glibc "$@"
 [[ $# -eq 0 ]] || exit 0
-EBB_TEST_OLD_GLIBC=$PWD/target/glibcs/${releases[0]} \
-    "${CARGO:-cargo}" test --release -p ebbmalloc-c --test preload startup::split
+export EBB_TEST_OLD_GLIBC=$PWD/target/glibcs/${releases[0]}
+"${CARGO:-cargo}" test --release -p ebbmalloc-c --test preload startup::split
+"${CARGO:-cargo}" test -p ebb --test run hosts

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ebb::exit::Exit;
 use tempfile::TempDir;
-use test_needs::installed;
+use test_needs::{installed, note};
 
 use crate::harness::*;
 use crate::verify::{process, verify};
@@ -59,6 +59,26 @@ fn serves(program: &Path) {
     in_charge(&[program.to_str().unwrap(), "300"]);
 }
 
+/// By the program's own loader, and by that of a bundle. The root is the one that `ci/glibcs.sh` unpacks.
+fn on_old_glibc(folder: &TempDir) {
+    let Some(root) = std::env::var_os("EBB_TEST_OLD_GLIBC").map(PathBuf::from) else {
+        note("no root with an old glibc: ci/glibcs.sh");
+        return;
+    };
+    let libraries = root.join("lib/x86_64-linux-gnu");
+    let loader = libraries.join("ld-linux-x86-64.so.2");
+    let sysroot = format!("--sysroot={}", root.display());
+    let flags = [
+        format!("-Wl,--dynamic-linker={}", loader.display()),
+        format!("-Wl,-rpath,{}", libraries.display()),
+    ];
+    serves(&host(folder, "old_glibc", &[&sysroot, &flags[0], &flags[1]]));
+    let program = host(folder, "old_glibc_bundled", &[&sysroot]);
+    let [loader, libraries, program] =
+        [&loader, &libraries, &program].map(|it| it.to_str().expect("a plain path"));
+    in_charge(&[loader, "--library-path", libraries, program, "300"]);
+}
+
 #[test]
 fn the_allocator_is_in_charge() {
     let folder = folder();
@@ -108,6 +128,7 @@ fn the_allocator_is_in_charge() {
                 assert_eq!(peer.status.code(), Some(5), "{}", stderr(&peer));
             }),
         ),
+        ("glibc_before_2_34", Box::new(|| on_old_glibc(&folder))),
         (
             "loader_of_musl",
             Box::new(|| {

@@ -286,55 +286,55 @@ mod narrow {
 mod split {
     use super::*;
 
-    /// What the compiler and the linker need for it; none where there is no such root.
-    fn flags() -> Option<Vec<String>> {
+    /// What the compiler and the linker need for it; none where there is no such root. The packages' links from
+    /// libdl.so and the like lead to this machine's, so libraries are named by their files.
+    fn flags(libraries: &[&str]) -> Option<Vec<String>> {
         let root = PathBuf::from(std::env::var_os("EBB_TEST_OLD_GLIBC")?);
         let folder = root.join("lib/x86_64-linux-gnu");
         let loader = folder.join("ld-linux-x86-64.so.2");
-        Some(vec![
+        let mut flags = vec![
             format!("--sysroot={}", root.display()),
             format!("-Wl,--dynamic-linker={}", loader.display()),
             format!("-Wl,-rpath,{}", folder.display()),
             "-Wl,--as-needed".to_owned(),
-        ])
+        ];
+        flags.extend(libraries.iter().map(|name| folder.join(name).display().to_string()));
+        Some(flags)
     }
 
     macro_rules! old {
-        ($($flag:expr),*) => {{
-            let Some(flags) = flags() else {
+        ($($library:literal),*) => {{
+            let Some(flags) = flags(&[$($library),*]) else {
                 skip!("no root with an old glibc: ci/glibcs.sh");
             };
-            let mut flags: Vec<String> = flags;
-            flags.extend([$(String::from($flag)),*]);
             flags
         }};
     }
 
-    fn build(name: &str, flags: &[String]) -> PathBuf {
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        program_with(name, Flavour::Plain, &flags)
+    fn with<'a>(flags: &'a [String], more: &'a str) -> Vec<&'a str> {
+        flags.iter().map(String::as_str).chain([more]).collect()
     }
 
     #[test]
     fn program_with_both() {
-        let flags = old!("-ldl");
-        run(build("startup", &flags), "serves").run().passed();
-        run(build("startup", &flags), "serves").env("LD_BIND_NOW", "1").run().passed();
+        let flags = old!("libdl.so.2", "libpthread.so.0");
+        let program = program_with("startup", Flavour::Plain, &with(&flags, "-g"));
+        run(&program, "serves").run().passed();
+        run(&program, "serves").env("LD_BIND_NOW", "1").run().passed();
     }
 
     #[test]
     fn program_with_neither() {
-        let flags = old!("-DEBB_STATIC");
-        Run::preloaded(build("startup_split", &flags)).run().passed();
+        let flags = old!();
+        let program = program_with("startup_split", Flavour::Plain, &with(&flags, "-DEBB_STATIC"));
+        Run::preloaded(program).run().passed();
     }
 
     #[test]
     fn library_brings_threads() {
-        let flags = old!("-ldl");
-        let mut of_library = flags.clone();
-        of_library.push("-DIN_LIBRARY".to_owned());
-        let of_library: Vec<&str> = of_library.iter().map(String::as_str).collect();
-        let library = shared_object("startup_split", &of_library);
-        Run::preloaded(build("startup_split", &flags)).arg(library).run().passed();
+        let flags = old!("libdl.so.2", "libpthread.so.0");
+        let library = shared_object("startup_split", &with(&flags, "-DIN_LIBRARY"));
+        let program = program_with("startup_split", Flavour::Plain, &with(&flags, "-g"));
+        Run::preloaded(program).arg(library).run().passed();
     }
 }
