@@ -20,6 +20,9 @@ for release in "${releases[@]}"; do
     packages=(libc6)
     [[ $release != "${releases[0]}" ]] || packages+=(libc6-dev linux-libc-dev)
     ci/unpack.sh "$release" "$root" "${packages[@]}"
+    # Links to other places of the root lead there.
+    find "$root" -type l -lname '/*' -not -lname "$root/*" -printf '%p %l\n' |
+        while read -r link to; do ln -sfn "$root$to" "$link"; done
     libc=$(find "$root" -name libc.so.6 | head -1)
     version=$(strings -a "$libc" | sed -n 's/^GNU C Library.*version \([0-9.]*[0-9]\)\.$/\1/p' | head -1)
     [[ -n $version ]] || { echo "glibcs.sh: $libc does not tell its version" >&2; exit 1; }

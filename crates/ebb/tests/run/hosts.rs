@@ -67,13 +67,17 @@ fn on_old_glibc(folder: &TempDir) {
     };
     let libraries = root.join("lib/x86_64-linux-gnu");
     let loader = libraries.join("ld-linux-x86-64.so.2");
-    let sysroot = format!("--sysroot={}", root.display());
+    let of_linker = root.join("usr/lib/x86_64-linux-gnu");
     let flags = [
+        format!("--sysroot={}", root.display()),
+        format!("-B{}", of_linker.display()),
+        format!("-L{}", of_linker.display()),
         format!("-Wl,--dynamic-linker={}", loader.display()),
         format!("-Wl,-rpath,{}", libraries.display()),
     ];
-    serves(&host(folder, "old_glibc", &[&sysroot, &flags[0], &flags[1]]));
-    let program = host(folder, "old_glibc_bundled", &[&sysroot]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    serves(&host(folder, "old_glibc", &flags));
+    let program = host(folder, "old_glibc_bundled", &flags[..3]);
     let [loader, libraries, program] =
         [&loader, &libraries, &program].map(|it| it.to_str().expect("a plain path"));
     in_charge(&[loader, "--library-path", libraries, program, "300"]);

@@ -37,8 +37,9 @@ macro_rules! hosts {
 }
 
 hosts! {
-    empty_gnu_hash_table: ["-Wl,--hash-style=gnu"];
-    gnu_hash_table_without_buckets: ["-Wl,--hash-style=gnu"] patched without_buckets;
+    /// Nothing is exported, not even copies of libc's variables.
+    empty_gnu_hash_table: ["-fPIC", "-Wl,--hash-style=gnu"];
+    gnu_hash_table_without_buckets: ["-fPIC", "-Wl,--hash-style=gnu"] patched without_buckets;
     sysv_hash_table_only: ["-Wl,--hash-style=sysv"];
     exported_symbols: ["-rdynamic"];
     /// `environ`, which the allocator reads, is copied into the program after it has read it.
@@ -149,35 +150,30 @@ fn libraries_with_much_static_tls() {
     run(program, "serves").run().passed();
 }
 
-/// More small libraries than there is room for.
-fn tls_fillers() -> Scratch {
-    let (folder, small) = (Scratch::new(), tls_library("32"));
-    for number in 0..400 {
-        fs::copy(&small, folder.path().join(format!("{number}.so"))).expect("a copy");
-    }
-    folder
+/// More small libraries than there is room for, and others for the rest.
+fn tls_fillers() -> [Scratch; 2] {
+    [("64", 200), ("8", 20)].map(|(bytes, count)| {
+        let (folder, small) = (Scratch::new(), tls_library(bytes));
+        for number in 0..count {
+            fs::copy(&small, folder.path().join(format!("{number}.so"))).expect("a copy");
+        }
+        folder
+    })
 }
 
 #[test]
 fn static_tls_is_filled_by_the_program() {
-    let folder = tls_fillers();
-    run(host(&[]), "full").arg(folder.path()).run().passed();
-    let without = run(host(&[]), "full").arg(folder.path());
-    without.env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=0").run().passed();
+    let folders = tls_fillers();
+    let full = || run(host(&[]), "full").args(folders.iter().map(Scratch::path));
+    full().run().passed();
+    full().env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=0").run().passed();
 }
 
 #[test]
 fn allocator_is_loaded_late_where_static_tls_is_full() {
-    let (folder, filler) = (tls_fillers(), tls_library("8"));
-    // What is left after those of 32 bytes.
-    for number in 400..408 {
-        fs::copy(&filler, folder.path().join(format!("{number}.so"))).expect("a copy");
-    }
-    Run::bare(host(&[]))
-        .args([Path::new("full"), folder.path(), library()])
-        .env("EBB_TEST_NOT_IN_CHARGE", "1")
-        .run()
-        .passed();
+    let folders = tls_fillers();
+    let full = Run::bare(host(&[])).arg("full").args(folders.iter().map(Scratch::path));
+    full.arg(library()).env("EBB_TEST_NOT_IN_CHARGE", "1").run().passed();
 }
 
 #[test]
@@ -233,7 +229,7 @@ fn loader_started_with_the_program_as_its_argument() {
     named.env("EBB_CONF", SETTING).arg(host(&[])).arg("serves").run().passed();
 }
 
-/// 32-bit programs beside ours: the loader prints one line for each and starts them without it.
+/// 32-bit programs next to ours: the loader prints one line for each and starts them without it.
 #[cfg(target_arch = "x86_64")]
 mod narrow {
     use super::*;
@@ -286,25 +282,24 @@ mod narrow {
 mod split {
     use super::*;
 
-    /// What the compiler and the linker need for it; none where there is no such root. The packages' links from
-    /// libdl.so and the like lead to this machine's, so libraries are named by their files.
-    fn flags(libraries: &[&str]) -> Option<Vec<String>> {
+    /// What the compiler and the linker need for it; none where there is no such root.
+    fn flags() -> Option<Vec<String>> {
         let root = PathBuf::from(std::env::var_os("EBB_TEST_OLD_GLIBC")?);
-        let folder = root.join("lib/x86_64-linux-gnu");
-        let loader = folder.join("ld-linux-x86-64.so.2");
-        let mut flags = vec![
+        let (folder, of_linker) =
+            (root.join("lib/x86_64-linux-gnu"), root.join("usr/lib/x86_64-linux-gnu"));
+        Some(vec![
             format!("--sysroot={}", root.display()),
-            format!("-Wl,--dynamic-linker={}", loader.display()),
+            format!("-B{}", of_linker.display()),
+            format!("-L{}", of_linker.display()),
+            format!("-Wl,--dynamic-linker={}/ld-linux-x86-64.so.2", folder.display()),
             format!("-Wl,-rpath,{}", folder.display()),
             "-Wl,--as-needed".to_owned(),
-        ];
-        flags.extend(libraries.iter().map(|name| folder.join(name).display().to_string()));
-        Some(flags)
+        ])
     }
 
     macro_rules! old {
-        ($($library:literal),*) => {{
-            let Some(flags) = flags(&[$($library),*]) else {
+        () => {{
+            let Some(flags) = flags() else {
                 skip!("no root with an old glibc: ci/glibcs.sh");
             };
             flags
@@ -317,8 +312,8 @@ mod split {
 
     #[test]
     fn program_with_both() {
-        let flags = old!("libdl.so.2", "libpthread.so.0");
-        let program = program_with("startup", Flavour::Plain, &with(&flags, "-g"));
+        let flags = old!();
+        let program = program_with("startup", Flavour::Plain, &with(&flags, "-ldl"));
         run(&program, "serves").run().passed();
         run(&program, "serves").env("LD_BIND_NOW", "1").run().passed();
     }
@@ -332,9 +327,9 @@ mod split {
 
     #[test]
     fn library_brings_threads() {
-        let flags = old!("libdl.so.2", "libpthread.so.0");
+        let flags = old!();
         let library = shared_object("startup_split", &with(&flags, "-DIN_LIBRARY"));
-        let program = program_with("startup_split", Flavour::Plain, &with(&flags, "-g"));
+        let program = program_with("startup_split", Flavour::Plain, &with(&flags, "-ldl"));
         Run::preloaded(program).arg(library).run().passed();
     }
 }

@@ -34,18 +34,24 @@ static void serves(void) {
     run_threads(4, work);
 }
 
-/* Libraries fill the room that threads have for static TLS. The next one is refused, and so is the allocator, if it is
- * named; the program goes on. Arguments: a folder with 0.so, 1.so and so on; the allocator. */
-static void full(void) {
+/* Loads 0.so, 1.so and so on, until there is no room for another one's static TLS. */
+static void fill_static_tls(const char *folder) {
     char path[PATH_MAX];
     for (int next = 0;; next++) {
-        snprintf(path, sizeof path, "%s/%d.so", arguments[1], next);
+        snprintf(path, sizeof path, "%s/%d.so", folder, next);
         CHECK(access(path, R_OK) == 0);
         if (dlopen(path, RTLD_NOW) == NULL) break;
     }
     CHECK(strstr(dlerror(), "static TLS") != NULL);
-    if (argument_count > 2) {
-        CHECK(dlopen(arguments[2], RTLD_NOW) == NULL);
+}
+
+/* The room that threads have for static TLS is full. The allocator is refused, if it is named, and the program goes on.
+ * Arguments: a folder of libraries, one of smaller ones, and the allocator. */
+static void full(void) {
+    fill_static_tls(arguments[1]);
+    fill_static_tls(arguments[2]);
+    if (argument_count > 3) {
+        CHECK(dlopen(arguments[3], RTLD_NOW) == NULL);
         CHECK(strstr(dlerror(), "static TLS") != NULL);
     }
     serves();
