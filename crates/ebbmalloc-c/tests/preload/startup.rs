@@ -293,7 +293,9 @@ mod split {
             format!("-L{}", of_linker.display()),
             format!("-Wl,--dynamic-linker={}/ld-linux-x86-64.so.2", folder.display()),
             format!("-Wl,-rpath,{}", folder.display()),
+            // libpthread has a fork, a write and the like of its own, which a program without threads does not take.
             "-Wl,--as-needed".to_owned(),
+            "-lc".to_owned(),
         ])
     }
 

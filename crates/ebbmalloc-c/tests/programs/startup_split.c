@@ -21,12 +21,16 @@ void threads_come_and_go(void) {
 int main(int count, char **given) {
     require_preload();
     churn(1, 20000);
+#ifdef EBB_STATIC
+    (void)count, (void)given;
+#else
     if (count > 1) {
         void *library = dlopen(given[1], RTLD_NOW | RTLD_GLOBAL);
         if (library == NULL) say(dlerror());
         CHECK(library != NULL);
         ((void (*)(void))dlsym(library, "threads_come_and_go"))();
     }
+#endif
     pid_t child = forked();
     if (child == 0) {
         churn(2, 5000);
