@@ -72,7 +72,9 @@ fn nothing_requested(target: &str, facts: &[Process]) -> Report {
             "no environment names an allocator; name the expected one with --allocator",
         ),
     };
-    Report::new(target, Subject::Processes, None, lines(facts, |_| None), vec![finding])
+    let mut findings = vec![finding];
+    findings.extend(facts.iter().filter_map(huge_pages));
+    Report::new(target, Subject::Processes, None, lines(facts, |_| None), findings)
 }
 
 fn lines(facts: &[Process], in_charge: impl Fn(&Process) -> Option<bool>) -> Vec<ProcessLine> {
@@ -81,11 +83,8 @@ fn lines(facts: &[Process], in_charge: impl Fn(&Process) -> Option<bool>) -> Vec
 
 fn wrong_settings(process: &Process) -> Vec<Finding> {
     let wrong = given(process).map(|it| settings::judge(&it)).unwrap_or_default();
-    wrong
-        .into_iter()
-        .chain(huge_pages(process))
-        .map(|finding| finding.of_process(process.pid))
-        .collect()
+    let wrong = wrong.into_iter().map(|finding| finding.of_process(process.pid));
+    wrong.chain(huge_pages(process)).collect()
 }
 
 /// What the huge pages cost that its glibc's malloc asks for.
@@ -107,7 +106,7 @@ fn huge_pages(process: &Process) -> Option<Finding> {
         mb(found.resident),
         mb(found.free)
     );
-    Some(Finding::new(Id::HugePages, what))
+    Some(Finding::new(Id::HugePages, what).of_process(process.pid))
 }
 
 /// The allocator that a process has without being asked: compiled in, or a library that the program needs.
