@@ -54,7 +54,7 @@ pub fn function(name: &CStr) -> *const () {
 }
 
 fn find() -> *mut c_void {
-    let mut found = null_mut();
+    let mut found: *mut c_void = null_mut();
     if let Some(iterate) = weak_function!("dl_iterate_phdr" as IteratePhdr) {
         // SAFETY: `visit` takes what it is called with, and `found` outlives the call.
         unsafe { iterate(visit, (&raw mut found).cast()) };

@@ -22,7 +22,7 @@ type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usiz
 /// A function for threads, which may come late.
 macro_rules! thread_function {
     ($name:literal as $type:ty) => {
-        weak_function!($name as $type).or_else(|| {
+        weak_function!($name as $type).or_else(|| -> Option<$type> {
             let name = CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()).ok()?;
             // SAFETY: libpthread's function of that name has this type.
             unsafe { transmute::<*const (), Option<$type>>(late_threads::function(name)) }
