@@ -183,7 +183,7 @@ fn a_preload_that_does_not_happen_is_reported() {
     let (said, code) = {
         let place = folder.path().join("later.so");
         fs::copy(library, &place).expect("a copy");
-        let gone = format!("rm {}; sleep 0.3; exit 4", place.display());
+        let gone = format!("rm {}; sleep 0.3 2>/dev/null; exit 4", place.display());
         verify(place.to_str().unwrap(), &["sh", "-c", &gone])
     };
     assert_eq!((&said["in_charge"], code), (&false.into(), Some(4)), "{said}");
