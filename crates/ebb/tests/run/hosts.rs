@@ -12,7 +12,7 @@ use test_needs::{installed, note};
 use crate::harness::*;
 use crate::verify::{process, verify};
 
-/// A program without libc, for which 0.3 s is a long life.
+/// A program without libc, which stays for a second if asked.
 const BARE: &str = include_str!("../../../ebbmalloc-c/tests/programs/startup_bare.c");
 const BARE_FLAGS: [&str; 3] = ["-nostdlib", "-ffreestanding", "-fno-stack-protector"];
 const UNSUPPORTED: i32 = Exit::Unsupported.code() as i32;
@@ -54,9 +54,9 @@ fn in_charge(command: &[&str]) {
     assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
 }
 
-/// The same of a program that allocates, takes 0.3 s and ends with 5.
+/// The same of a program that allocates, takes a second and ends with 5.
 fn serves(program: &Path) {
-    in_charge(&[program.to_str().unwrap(), "300"]);
+    in_charge(&[program.to_str().unwrap(), "1000"]);
 }
 
 /// By the program's own loader, and by that of a bundle. The root is the one that `ci/glibcs.sh` unpacks.
@@ -80,7 +80,7 @@ fn on_old_glibc(folder: &TempDir) {
     let program = host(folder, "old_glibc_bundled", &flags[..3]);
     let [loader, libraries, program] =
         [&loader, &libraries, &program].map(|it| it.to_str().expect("a plain path"));
-    in_charge(&[loader, "--library-path", libraries, program, "300"]);
+    in_charge(&[loader, "--library-path", libraries, program, "1000"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn the_allocator_is_in_charge() {
         linked("executable_stack", &["-Wl,-z,execstack"]),
         linked("stripped", &["-s"]),
         ("without_buckets", Box::new(|| serves(&without_buckets(&folder)))),
-        ("bound_at_once", Box::new(|| in_charge(&["env", "LD_BIND_NOW=1", "sleep", "0.3"]))),
+        ("bound_at_once", Box::new(|| in_charge(&["env", "LD_BIND_NOW=1", "sleep", "1"]))),
         (
             "without_libc",
             Box::new(|| {
@@ -115,7 +115,7 @@ fn the_allocator_is_in_charge() {
                 let flags = ["-shared", "-fPIC"];
                 let library = compile(&folder, "cc", "audit.so", source, &flags);
                 let audit = format!("LD_AUDIT={}", library.display());
-                in_charge(&["env", &audit, "sleep", "0.3"]);
+                in_charge(&["env", &audit, "sleep", "1"]);
             }),
         ),
         (
@@ -126,7 +126,7 @@ fn the_allocator_is_in_charge() {
                 let flag = format!("-Wl,--dynamic-linker={}", copy.display());
                 serves(&host(&folder, "by_renamed_loader", &[&flag]));
                 let program = host(&folder, "argument", &[]);
-                in_charge(&[copy.to_str().unwrap(), program.to_str().unwrap(), "300"]);
+                in_charge(&[copy.to_str().unwrap(), program.to_str().unwrap(), "1000"]);
                 let ours = ["run", "-a", "jemalloc", "--verify", "--"];
                 let peer = output(ebb().args(ours).arg(folder.path().join("by_renamed_loader")));
                 assert_eq!(peer.status.code(), Some(5), "{}", stderr(&peer));
@@ -144,7 +144,7 @@ fn the_allocator_is_in_charge() {
                 let listed = stdout(&listed);
                 let loader = listed.split_once("interpreter: ").expect("a loader").1;
                 let loader = loader.split(']').next().expect("its end");
-                in_charge(&[loader, program.to_str().unwrap(), "300"]);
+                in_charge(&[loader, program.to_str().unwrap(), "1000"]);
             }),
         ),
     ];
@@ -183,7 +183,7 @@ fn a_preload_that_does_not_happen_is_reported() {
     let (said, code) = {
         let place = folder.path().join("later.so");
         fs::copy(library, &place).expect("a copy");
-        let gone = format!("rm {}; sleep 0.3 2>/dev/null; exit 4", place.display());
+        let gone = format!("rm {}; sleep 1 2>/dev/null; exit 4", place.display());
         verify(place.to_str().unwrap(), &["sh", "-c", &gone])
     };
     assert_eq!((&said["in_charge"], code), (&false.into(), Some(4)), "{said}");

@@ -1,7 +1,7 @@
 /* A program without libc: no main, no getenv, no environ, no errno. Statically linked, or linked to nothing, so that the
  * loader gives it the preloaded objects alone. Also for a 32-bit program, with only a loader installed.
  *
- * Arguments: "with" or "without" malloc; anything more: it stays for 0.3 s. */
+ * Arguments: "with" or "without" malloc; anything more: it stays for a second. */
 #include <stddef.h>
 
 extern void *malloc(size_t) __attribute__((weak));
@@ -69,7 +69,7 @@ __attribute__((used)) void begin(long *stack) {
     if (is_with != (malloc != NULL)) end(3);
     if (is_with && !blocks_hold()) end(4);
     if (count > 2) {
-        long rest[2] = {0, 300000000};
+        long rest[2] = {1, 0};
         call(NANOSLEEP, (long)rest, 0, 0);
     }
     end(0);
