@@ -191,6 +191,8 @@ mod tests {
             trends: Vec::new(),
             company: None,
             points: Vec::new(),
+            steps: Vec::new(),
+            events: Vec::new(),
             last: one_process(),
         };
         let mut painted = |sentence: &str| {
