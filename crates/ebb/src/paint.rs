@@ -189,10 +189,10 @@ mod tests {
         let mut of = Growth {
             verdict: one_process().verdict,
             trends: Vec::new(),
-            company: None,
-            points: Vec::new(),
             steps: Vec::new(),
             events: Vec::new(),
+            company: None,
+            points: Vec::new(),
             last: one_process(),
         };
         let mut painted = |sentence: &str| {
