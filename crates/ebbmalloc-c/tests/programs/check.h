@@ -248,14 +248,12 @@ static inline pid_t forked(void) {
     return child;
 }
 
-/* A fork of which no handler hears. musl, and glibc before 2.34, have no _Fork. */
+/* A fork of which no handler hears. */
 static inline pid_t bare_fork(int by_libc) {
     pid_t child;
-#ifdef __GLIBC__
-#if __GLIBC_PREREQ(2, 34)
+#if __GLIBC__ * 100 + __GLIBC_MINOR__ >= 234
     if (by_libc) child = _Fork();
     else
-#endif
 #endif
         child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     (void)by_libc;
