@@ -215,9 +215,12 @@ class Recipe:
             counted = self.check(running, told["service"]["processes"])
             running.burst(told["burst"], few=True)
             if restart := told.get("restart"):
+                before = set(tree(running.pid))
                 running.succeed(restart["command"])
                 running.wait_until_ready(None, told["service"].get("ready"), told["service"].get("pid_file"))
                 self.check(running, restart["processes"])
+                if set(tree(running.pid)) <= before:
+                    raise Failure("it did not start anew")
         if mistake := told.get("mistake"):
             with self.service("ebbmalloc", mistake["start"], mistake["preload"]) as running:
                 if "after" in mistake:
@@ -286,6 +289,7 @@ class Service:
     def __init__(self, folder, environment, log):
         self.folder, self.environment, self.log = folder, environment, log
         self.pid = None
+        self.masters = set()
 
     def begin(self, command, **options):
         self.log.write(f"$ {command}\n")
@@ -300,8 +304,10 @@ class Service:
             raise Failure(f"`{command}` ends with status {status}")
 
     def end(self, child):
-        """A service that went into the background is no child any more, but has `pid`."""
-        doomed = {*tree(child.pid), *(tree(self.pid) if self.pid else [])}
+        """A service that went into the background is no child any more; after an upgrade it has two masters."""
+        roots = {child.pid} if child.poll() is None else set()
+        doomed = {pid for root in roots | self.masters for pid in tree(root)}
+        self.masters = set()
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in doomed:
                 with contextlib.suppress(OSError):
@@ -332,6 +338,7 @@ class Service:
         elif child:
             self.pid = child.pid
         self.environment["PID"] = str(self.pid)
+        self.masters.add(self.pid)
 
     def ebb_check(self):
         command = [self.environment["EBB"], "check", "-a", "ebbmalloc", "--json", str(self.pid)]

@@ -12,7 +12,7 @@ SELECT count(*), max(length(doc)) FROM (
 ) AS grouped;
 SELECT length(json_agg(row_to_json(t))::text) FROM (SELECT i, md5(i::text) AS note FROM generate_series(1, 100000) AS i) AS t;
 """
-psql = ["psql", "-h", os.environ["SCRATCH"], "-p", os.environ["PORT"], "-U", "postgres", "-qtA"]
+psql = ["psql", "-h", f"{os.environ['SCRATCH']}/socket", "-p", os.environ["PORT"], "-U", "postgres", "-qtA"]
 sessions = [subprocess.Popen(psql, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
 for session in sessions:
     session.stdin.write(f"{QUERY}\\echo over\n")
