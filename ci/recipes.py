@@ -359,7 +359,7 @@ class Service:
         return None
 
     def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", int(self.environment["PORT"]), timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.environment["PORT"]), timeout=600)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -378,7 +378,7 @@ class Service:
 
         def look():
             nonlocal peak
-            while not over.wait(0.05):
+            while not over.wait(0.2):
                 peak = max(peak, resident_mb(self.pid))
 
         looking = threading.Thread(target=look)

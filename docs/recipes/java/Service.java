@@ -17,19 +17,19 @@ public class Service {
         Random random = new Random(day);
         List<ByteBuffer> parts = new ArrayList<>();
         List<ByteBuffer> kept = new ArrayList<>();
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < 2000; i++) {
             ByteBuffer part = ByteBuffer.allocateDirect(500 + random.nextInt(12_000));
             while (part.remaining() >= 8) {
                 part.putLong(random.nextInt(1000));
             }
             part.flip();
             parts.add(part);
-            if (i % 300 == 0) {
+            if (i % 200 == 0) {
                 kept.add(part);
             }
         }
         KEPT.put(day % 50, kept);
-        Deflater deflater = new Deflater();
+        Deflater deflater = new Deflater(Deflater.BEST_SPEED);
         ByteBuffer out = ByteBuffer.allocateDirect(64 << 10);
         int total = 0;
         for (ByteBuffer part : parts) {
