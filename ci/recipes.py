@@ -73,7 +73,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "docs/recipes"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-METRIC = "sum of the resident sets (RSS) of all processes of the service, in MB of 10^6 bytes: median, lowest, highest"
+METRIC = "sum of the RSS of all processes of the service, where shared pages count in each; MB of 10^6 bytes: median, lowest, highest"
 PAGE = os.sysconf("SC_PAGESIZE")
 READY_S = 60
 SETTLE_S = 5
