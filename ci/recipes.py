@@ -16,13 +16,15 @@ docs/recipes/NAME/recipe.toml has:
     files        files of the folder that a reader should see
 
     packages     Debian packages, of ci/packages.txt
+    root         whether only root can run it
     fetch        commands that need a registry: one that fails is a reason to skip
     setup        commands before each start
     beside       a program that runs beside the service, on glibc
 
     [service]
     start        the command that is started; `start_glibc` where glibc's differs
-    preload      "run" (default): by `ebb run`; "environment": by LD_PRELOAD, as a service manager sets it; "own": by the lines above
+    preload      "run" (default): by `ebb run`; "environment": by LD_PRELOAD, as a service manager sets it; "own": by `setup` and
+                 `start` themselves
     processes    how many must run at least, all on ebbmalloc
     ready        a command that succeeds once the service can be used, instead of a connection to $PORT
     pid_file     of a service that goes into the background
@@ -33,7 +35,7 @@ docs/recipes/NAME/recipe.toml has:
     command      a program that prints a line when the burst is over; it is ended after the last look
 
     [restart]    the program's own way to start anew: `command`, and `processes` to expect after it, all on ebbmalloc
-    [mistake]    the trap, shown: `start`, `preload`, and the `finding` of `ebb check`
+    [mistake]    the trap, shown: `start`, `preload`, a command `after` the start, and the `finding` of `ebb check`
     [versions]   program = a command that prints its version
 
 Commands run by sh in a copy of the folder, with $PORT, $OTHER (a second port), $SCRATCH (an empty folder), $LIBRARY, $EBB and
@@ -73,7 +75,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "docs/recipes"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-METRIC = "sum of the RSS of all processes of the service, where shared pages count in each; MB of 10^6 bytes: median, lowest, highest"
+METRIC = "RSS of all processes of the service, in MB of 10^6 bytes, shared pages counted in each: median, lowest, highest"
 PAGE = os.sysconf("SC_PAGESIZE")
 READY_S = 60
 SETTLE_S = 5
@@ -124,6 +126,8 @@ class Recipe:
 
     def prepare(self):
         """Installs what is missing, and copies the folder."""
+        if self.told.get("root") and os.geteuid() != 0:
+            raise Skip("reason", ["root's rights"])
         install = ROOT / "ci/install.sh"
         packages = self.told.get("packages", [])
         subprocess.run([install, "--optional", *packages], stdin=subprocess.DEVNULL)
@@ -135,7 +139,7 @@ class Recipe:
         environment = self.environment("/nowhere") | {"PATH": os.environ["PATH"]}
         for command in self.told.get("fetch", []):
             if subprocess.run(command, shell=True, cwd=self.folder, env=environment, stdout=sys.stderr).returncode != 0:
-                raise Skip("reason", [f"`{command}` failed; is there a network?"])
+                raise Skip("reason", [f"a network: `{command}` failed"])
 
     def environment(self, scratch):
         inherited = {key: os.environ[key] for key in ("HOME", "LANG", "CARGO_HOME", "RUSTUP_HOME") if key in os.environ}
@@ -458,7 +462,7 @@ def main():
             outcomes["passed"] += 1
         except Skip as skip:
             record(skip, name)
-            print(f"{name}: skipped, it lacks {' '.join(skip.args[1])}", flush=True)
+            print(f"{name}: skipped, it needs {' '.join(skip.args[1])}", flush=True)
             outcomes["failed" if os.environ.get("EBB_REQUIRE_ALL") == "1" else "skipped"] += 1
         except (Failure, subprocess.SubprocessError) as failure:
             print(f"{name}: FAILED: {failure}", flush=True)
