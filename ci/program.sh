@@ -2,6 +2,8 @@
 # Builds `ebb` as one static program that carries libebbmalloc.so and ebbmalloc.h.
 #
 #   ci/program.sh          this machine's architecture, quickly: target/release/ebb. libebbmalloc.so has to be there.
+#   ci/program.sh packed   the same, unoptimised, from what `make unit-programs` has compiled, with the library and its archive,
+#                          as packages/dist.py wants them: target/packed/built/ARCH.
 #   ci/program.sh static   for a release, optimised, x86-64 and aarch64, below target/static/ARCH:
 #                          ebb, libebbmalloc.so, ebbmalloc.h, and ebb.debug and libebbmalloc.so.debug for debuggers.
 #
@@ -60,9 +62,26 @@ quick)
     mv target/release/ebb.new target/release/ebb
     exit
     ;;
+packed)
+    export EBB_CARRY="$root/target/packed/carry"
+    built=target/packed/built/$own
+    for arch in x86_64 aarch64; do
+        if [ "$arch" = "$own" ]; then carry "$arch" target/release/libebbmalloc.so; else carry_nothing "$arch"; fi
+    done
+    carry_header
+    # The flags are those of the program alone and the panics those of tests: so all crates but ebb's own are there.
+    # shellcheck disable=SC2086 # The flags are words.
+    CARGO_PROFILE_DEV_PANIC=unwind ${CARGO:-cargo} rustc -p ebb --bin ebb --features carried -- $program_flags
+    mkdir -p "$built"
+    strip -o "$built/ebb" target/debug/ebb
+    cp "$EBB_CARRY/$own/libebbmalloc.so" "$built"
+    strip --strip-debug -o "$built/libebbmalloc.a" target/release/libebbmalloc.a
+    target/debug/ebb-manual "$built"
+    exit
+    ;;
 static) ;;
 *)
-    echo "program.sh: $1: not known; write nothing or static" >&2
+    echo "program.sh: $1: not known; write nothing, packed or static" >&2
     exit 64
     ;;
 esac

@@ -10,7 +10,8 @@ and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EP
 
     packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...
 
---built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a (built if missing), their debug files; default target/static
+--built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a and share (each made if missing), debug files if there are any;
+          default target/static
 """
 
 import argparse
@@ -78,7 +79,11 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
     (documents / "LICENSES.txt").write_text(components.licences(parts))
     (tree / "lib/pkgconfig").mkdir()
     (tree / "lib/pkgconfig/ebbmalloc.pc").write_text(PKG_CONFIG.format(version=components.version()))
-    subprocess.run([components.CARGO, "run", "--quiet", "--locked", "--package", "ebb-manual", "--", tree], cwd=ROOT, check=True)
+    if (built / "share").exists():
+        shutil.copytree(built / "share", tree / "share", dirs_exist_ok=True)
+    else:
+        manual = [components.CARGO, "run", "--quiet", "--locked", "--package", "ebb-manual", "--", tree]
+        subprocess.run(manual, cwd=ROOT, check=True)
 
 
 def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
