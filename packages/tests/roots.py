@@ -1,5 +1,6 @@
 """A root of its own: /proc, /dev/null, what is unpacked or copied into it, and nothing else of this machine."""
 
+from collections.abc import Sequence
 import os
 from pathlib import Path
 import re
@@ -9,10 +10,12 @@ import sys
 import tempfile
 import unittest
 
-# Mount namespaces end with the command. The root comes first, then folders to be seen in it, "--", and chroot's arguments.
+# The mount namespace ends with the command. The root comes first, then folders to be seen in it, options and place of each
+# file system in memory, and chroot's arguments.
 ENTER = """
 root=$1 && shift && mount -t proc proc "$root/proc" && mount --bind /dev/null "$root/dev/null" || exit 99
-while [ "$1" != -- ]; do mount --bind "$1" "$root$1" && shift || exit 99; done
+while [ "$1" != --memory ]; do mount --bind "$1" "$root$1" && shift || exit 99; done
+while shift && [ "$1" != -- ]; do mount -t tmpfs -o "$1" tmpfs "$root$2" && shift || exit 99; done
 shift && exec chroot "$@"
 """
 PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
@@ -60,13 +63,13 @@ class Root:
         (self.folder / "tmp").chmod(0o1777)
         return str(PYTHON)
 
-    def command(self, *command: str, user: int = 0) -> list:
-        """`command` in the root, as this user."""
-        start = ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(self.folder), *self.seen, "--"]
-        return [*start, f"--userspec={user}:{user}", str(self.folder), *command]
+    def command(self, *command: str, user: int = 0, memory: Sequence[str] = ()) -> list:
+        """`command` in the root, as this user; `memory`: options of a file system and its place, one after the other."""
+        start = ["unshare", "--mount", "sh", "-c", ENTER, "enter", self.folder, *self.seen, "--memory", *memory, "--"]
+        return [*start, f"--userspec={user}:{user}", self.folder, *command]
 
-    def run(self, *command: str, user: int = 0, **environment: str) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command(*command, user=user), env={"PATH": os.environ["PATH"]} | environment,
+    def run(self, *command: str, user: int = 0, memory: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(self.command(*command, user=user, memory=memory), env={"PATH": os.environ["PATH"]} | environment,
                               capture_output=True, text=True, timeout=120)
 
 

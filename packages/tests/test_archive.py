@@ -155,7 +155,7 @@ class EmptyRoot(RootTest):
     def test_a_trial_without_a_folder_for_temporary_files_says_which_it_wants(self):
         done = self.root.run("/bin/ebb", "compare", "--burst", "http://127.0.0.1:1/", "--", "/bin/sleep", "60")
         self.assertEqual(done.returncode, 74, done.stderr)
-        self.assertRegex(done.stderr, r"^ebb: /tmp: .*TMPDIR.*\n$")
+        self.assertRegex(done.stderr, r"^ebb: no folder for temporary files: .*TMPDIR\n$")
 
 
 SERVICE = """
@@ -190,7 +190,10 @@ class Service(RootTest):
                              self.python, "/service.py", "{port}")
         self.assertIn(done.returncode, VERDICTS, done.stderr)
         report = json.loads(done.stdout)
-        self.assertEqual([one["name"] for one in report["variants"]], ["glibc", "ebbmalloc"])
+        libraries = {variant["name"]: variant["library"] for variant in report["variants"]}
+        self.assertEqual(libraries, {"glibc": None, "ebbmalloc": "/usr/local/lib/libebbmalloc.so"})
+        kinds = [run["outcome"]["kind"] for variant in report["variants"] for run in variant["runs"]]
+        self.assertEqual(kinds, ["complete"] * 2)
 
 
 class Installed(RootTest):
