@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 # The mount namespace ends with the command. The root comes first, then folders to be seen in it, options and place of each
@@ -94,3 +95,15 @@ class RootTest(unittest.TestCase):
         done = self.root.run(*command, **more)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
+
+
+def started(test: unittest.TestCase, command: list, name: str) -> int:
+    """The id of the program `name` that `command` becomes."""
+    service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    test.addCleanup(service.wait)
+    test.addCleanup(service.kill)
+    for _ in range(200):
+        if Path(f"/proc/{service.pid}/comm").read_text() == f"{name}\n":
+            return service.pid
+        time.sleep(0.05)
+    raise AssertionError(f"{name} did not start")

@@ -9,11 +9,10 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import time
 import unittest
 
 from made import DIST, ROOT, VERDICTS, needs, one
-from roots import RootTest
+from roots import RootTest, started
 
 
 class Files(unittest.TestCase):
@@ -226,15 +225,3 @@ class Installed(RootTest):
             for entry in filter(tarfile.TarInfo.isfile, entries):
                 (self.root.folder / "usr/local" / entry.name.partition("/")[2]).unlink()
         self.assertEqual(self.installed(), before)
-
-
-def started(test: unittest.TestCase, command: list, name: str) -> int:
-    """The id of the program `name` that `command` becomes."""
-    service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    test.addCleanup(service.wait)
-    test.addCleanup(service.kill)
-    for _ in range(200):
-        if Path(f"/proc/{service.pid}/comm").read_text() == f"{name}\n":
-            return service.pid
-        time.sleep(0.05)
-    raise AssertionError(f"{name} did not start")
