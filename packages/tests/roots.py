@@ -35,7 +35,7 @@ class Root:
         self.folder = folder
         self.seen: list[Path] = []
         for name in ("proc", "dev"):
-            (folder / name).mkdir()
+            (folder / name).mkdir(exist_ok=True)
         (folder / "dev/null").touch()
 
     def unpack(self, archive: Path, below: str = "") -> None:
