@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from made import skip
+
 # The mount namespace ends with the command. The root comes first, then folders to be seen in it, options and place of each
 # file system in memory, and chroot's arguments.
 ENTER = """
@@ -80,7 +82,7 @@ class RootTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not may_change_root():
-            raise unittest.SkipTest("only root, with the right to mount, can change the root")
+            raise skip("only root, with the right to mount, can change the root", cls)
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         Path(folder.name).chmod(0o755)

@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from zipfile import ZipFile, ZipInfo
 
-from made import BARE, ROOT, VERDICTS, one
+from made import BARE, ROOT, VERDICTS, one, skip
 from roots import PYTHON, Root, may_change_root
 
 UV = ROOT / "packages/.venv/bin/uv"
@@ -106,7 +106,7 @@ class Wheel(unittest.TestCase):
     def setUpClass(cls):
         cls.wheel = one("*ARCH.whl")
         if not UV.exists():
-            raise unittest.SkipTest("no uv: ci/python-env.sh packages")
+            raise skip("no uv: ci/python-env.sh packages", cls)
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
