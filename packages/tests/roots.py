@@ -41,7 +41,7 @@ class Root:
         (folder / "dev/null").touch()
 
     def unpack(self, archive: Path, below: str = "") -> None:
-        """What the documentation says: into /usr/local, or, of an image, into the root."""
+        """An archive of a release, into /usr/local or, as in an image, into the root."""
         (self.folder / below).mkdir(parents=True, exist_ok=True)
         subprocess.run(["tar", "-xzf", archive, "-C", self.folder / below, "--strip-components", "1"], check=True)
 

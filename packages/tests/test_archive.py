@@ -196,7 +196,7 @@ class Service(RootTest):
 
 
 class Installed(RootTest):
-    """Installation, upgrade and removal below /usr/local, as docs/README.md says."""
+    """Installation, upgrade and removal below /usr/local."""
 
     @classmethod
     def fill(cls):

@@ -34,7 +34,7 @@ def needs(*packages: str) -> Callable[[Callable], Callable]:
 
 def skip(why: str, test: type) -> unittest.SkipTest:
     """To be raised by a class of tests that cannot run on this machine."""
-    _record("cannot", why, test)
+    _record("reason", why, test)
     return unittest.SkipTest(why)
 
 
