@@ -2,8 +2,10 @@
 # Builds `ebb` as one static program that carries libebbmalloc.so and ebbmalloc.h.
 #
 #   ci/program.sh          this machine's architecture, quickly: target/release/ebb. libebbmalloc.so has to be there.
-#   ci/program.sh packed   the same, unoptimised, from what `make unit-programs` has compiled, with the library and its archive,
-#                          as packages/dist.py wants them: target/packed/built/ARCH.
+#   ci/program.sh packed CARGO OPTION...
+#                          the same, unoptimised, with the library and its archive, as packages/dist.py wants them:
+#                          target/packed/built/ARCH. With the options of `make unit-programs`, which is done before, all crates
+#                          but ebb are there already.
 #   ci/program.sh static   for a release, optimised, x86-64 and aarch64, below target/static/ARCH:
 #                          ebb, libebbmalloc.so, ebbmalloc.h, and ebb.debug and libebbmalloc.so.debug for debuggers.
 #
@@ -69,11 +71,19 @@ packed)
         if [ "$arch" = "$own" ]; then carry "$arch" target/release/libebbmalloc.so; else carry_nothing "$arch"; fi
     done
     carry_header
-    # The flags are those of the program alone and the panics those of tests: so all crates but ebb's own are there.
-    # shellcheck disable=SC2086 # The flags are words.
-    CARGO_PROFILE_DEV_PANIC=unwind ${CARGO:-cargo} rustc -p ebb --bin ebb --features carried -- $program_flags
+    shift
+    # The flags are for the program alone, not for what it shares with the tests; a wrapper is no reason to compile again.
+    cat >target/packed/rustc.new <<EOF
+#!/bin/sh
+case " \$* " in *" --crate-name ebb "*" --crate-type bin "*) exec "\$@" $program_flags ;; esac
+exec "\$@"
+EOF
+    chmod +x target/packed/rustc.new
+    mv target/packed/rustc.new target/packed/rustc
+    RUSTC_WRAPPER="$root/target/packed/rustc" ${CARGO:-cargo} test --no-run "$@" --features ebb/carried --test library
     mkdir -p "$built"
     strip -o "$built/ebb" target/debug/ebb
+    "$built/ebb" --version | grep -q ', static' || { echo "program.sh: target/debug/ebb is not static" >&2; exit 70; }
     cp "$EBB_CARRY/$own/libebbmalloc.so" "$built"
     strip --strip-debug -o "$built/libebbmalloc.a" target/release/libebbmalloc.a
     target/debug/ebb-manual "$built"
