@@ -14,13 +14,15 @@ import unittest
 from made import skip
 
 # The mount namespace ends with the command. The root comes first, then folders to be seen in it, options and place of each
-# file system in memory, and chroot's arguments.
+# file system in memory, and what is executed.
 ENTER = """
 root=$1 && shift && mount -t proc proc "$root/proc" && mount --bind /dev/null "$root/dev/null" || exit 99
 while [ "$1" != --memory ]; do mount --bind "$1" "$root$1" && shift || exit 99; done
 while shift && [ "$1" != -- ]; do mount -t tmpfs -o "$1" tmpfs "$root$2" && shift || exit 99; done
-shift && exec chroot "$@"
+shift && exec "$@"
 """
+# With the PATH that the program in the root gets, it may not be found.
+CHROOT = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "chroot"
 PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 
 
@@ -69,7 +71,7 @@ class Root:
     def command(self, *command: str, user: int = 0, memory: Sequence[str] = ()) -> list:
         """`command` in the root, as this user; `memory`: options of a file system and its place, one after the other."""
         start = ["unshare", "--mount", "sh", "-c", ENTER, "enter", self.folder, *self.seen, "--memory", *memory, "--"]
-        return [*start, f"--userspec={user}:{user}", self.folder, *command]
+        return [*start, CHROOT, f"--userspec={user}:{user}", self.folder, *command]
 
     def run(self, *command: str, user: int = 0, memory: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess:
         return subprocess.run(self.command(*command, user=user, memory=memory), env={"PATH": os.environ["PATH"]} | environment,
