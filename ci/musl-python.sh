@@ -6,7 +6,7 @@
 #
 # Needs apt-get with Debian's archive, musl-gcc (musl-tools), the kernel's headers (linux-libc-dev), make, perl; installs nothing outside
 # of FOLDER. CPython 3.11, zlib, libffi and OpenSSL are of Debian 12's sources. musl itself is Debian 13's: some wheels have relative
-# relocations packed (DT_RELR), which musl reads since 1.2.4. What is missing is said, with status 3.
+# relocations packed (DT_RELR), which musl reads since 1.2.4. It names what is missing, with status 3.
 set -euo pipefail
 ci=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lacks() { echo "musl-python.sh: $1" >&2; exit 3; }
@@ -45,7 +45,7 @@ chmod +x cc
 export CC=$build/cc
 jobs=-j$(nproc)
 
-# Each into a log: what fails is told by its end.
+# Each into a log: the end of the log says what failed.
 made() {
     local name=$1
     shift

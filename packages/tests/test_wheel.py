@@ -116,7 +116,7 @@ class Wheel(unittest.TestCase):
         """One for each interpreter that can make environments."""
         found = []
         for python in pythons():
-            # A script of ci/pythons.sh starts what it has unpacked beside it.
+            # Next to a script of ci/pythons.sh is the root that its interpreter was unpacked into.
             root = Path(python).parent
             if not (root / "usr/bin" / Path(python).name).exists() or root == Path("/"):
                 found.append(Place(self, python))

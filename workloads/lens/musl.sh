@@ -4,7 +4,7 @@
 #
 #   ./musl.sh
 #
-# Needs what ci/musl-python.sh needs, and Python 3.11 with pip. What is missing is said, with status 3.
+# Needs what ci/musl-python.sh needs, and Python 3.11 with pip. It names what is missing, with status 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
