@@ -97,7 +97,7 @@ python: # tests of the workloads, the benchmarks, ci
 packages: library unit-programs # an archive and a wheel of a quick build, in clean roots and environments
 	ci/program.sh packed $(UNIT)
 	ci/python-env.sh packages
-	packages/.venv/bin/python packages/dist.py --built $(PACKED)/built --out $(PACKED)/dist "$$(uname -m)"
+	packages/.venv/bin/python packages/dist.py --built $(PACKED)/built --out $(PACKED)/dist --level 1 "$$(uname -m)"
 	EBB_DIST=$(PACKED)/dist EBB_DIST_QUICK=1 python3 -m unittest discover -s packages/tests
 
 loom: # models of the allocator's races

@@ -8,8 +8,9 @@
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
-    packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...
+    packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...
 
+--level   of the archives' compression; default 9
 --built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a and share (each made if missing), debug files if there are any;
           default target/static
 """
@@ -86,7 +87,7 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
         subprocess.run(manual, cwd=ROOT, check=True)
 
 
-def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
+def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> None:
     """Everything of one architecture."""
     name = f"ebbmalloc-{components.version()}-{arch}-linux"
     tree = out / "tree" / name
@@ -94,20 +95,21 @@ def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
                     *components.c_library(arch, platform.machine())])
     stage(built, arch, tree, parts)
     packed = out / f"{name}.tar.gz"
-    archive.write(tree, packed, epoch)
+    archive.write(tree, packed, epoch, level)
     (out / f"{name}.cdx.json").write_text(sbom.bill(name, packed, parts, epoch))
     wheel.build(tree, out / "tree/wheel", out, epoch)
     if (built / "ebb.debug").exists():
         debug = out / "tree" / f"{name}-debug"
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
-        archive.write(debug, out / f"{name}-debug.tar.gz", epoch)
+        archive.write(debug, out / f"{name}-debug.tar.gz", epoch, level)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(usage="packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...")
+    parser = argparse.ArgumentParser(usage="packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...")
     parser.add_argument("--built", type=Path, default=TARGET / "static")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--level", type=int, default=9)
     parser.add_argument("arch", nargs="*", default=["x86_64", "aarch64"])
     arguments = parser.parse_args()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
@@ -117,7 +119,7 @@ def main() -> None:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
     for arch in arguments.arch:
-        pack(arguments.built / arch, arch, out, epoch)
+        pack(arguments.built / arch, arch, out, epoch, arguments.level)
     shutil.rmtree(out / "tree")
     files = sorted(out.glob("ebbmalloc-*"))
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
