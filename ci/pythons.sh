@@ -56,7 +56,7 @@ from_debian() {
     fi
 }
 
-from_debian bullseye 9 libffi7 python-pip-whl || echo "pythons.sh: without 3.9 of Debian" >&2
+from_debian bullseye 9 libffi7 python-pip-whl python3-distutils || echo "pythons.sh: without 3.9 of Debian" >&2
 from_debian trixie 13 libffi8 python3-pip-whl python3.13-dbg libpython3.13-dbg || echo "pythons.sh: without 3.13 of Debian" >&2
 from_debian sid 14 libffi8 python3-pip-whl || echo "pythons.sh: without 3.14 of Debian" >&2
 
