@@ -35,11 +35,12 @@ def sentence(figures: dict | None) -> str:
 
 
 def page(recipe: dict, figures: dict | None, folder: Path) -> str:
-    text = f"# {recipe['title']}\n\n{block(recipe['lines'], 'sh')}\n{recipe.get('expect', '')}\n\n{sentence(figures)}\n"
+    text = f"# {recipe['title']}\n\n{block(recipe['lines'], 'text')}\n{recipe.get('expect', '')}\n\n{sentence(figures)}\n"
     if figures:
         text += f"\n{table(figures)}"
     if "trap" in recipe:
-        text += f"\n## What goes wrong\n\n{recipe['trap']}\n"
+        found = recipe.get("mistake", {}).get("finding")
+        text += f"\n## What goes wrong\n\n{recipe['trap']}{f' `ebb check` then says `{found}`.' if found else ''}\n"
     for name in recipe.get("files", []):
         text += f"\n## {name}\n\n{block((folder / name).read_text(), LANGUAGES.get(Path(name).suffix, 'text'))}"
     return text

@@ -92,13 +92,14 @@ class Pages(unittest.TestCase):
         recipe = folder / "docs/recipes/web"
         recipe.mkdir(parents=True)
         (recipe / "recipe.toml").write_text(
-            "title = 'web 1'\nlines = '''\nebb run -- web\n'''\nexpect = 'It shrinks.'\ntrap = 'It forks.'\nfiles = ['app.py']\n")
+            "title = 'web 1'\nlines = '''\nebb run -- web\n'''\nexpect = 'It shrinks.'\ntrap = 'It forks.'\nfiles = ['app.py']\n"
+            "[mistake]\nfinding = 'late'\n")
         (recipe / "app.py").write_text("print('```')\n")
         files = {"docs/recipes/web/recipe.toml", "docs/recipes/web/app.py"}
         found = recipes.written(folder, files)
         self.assertEqual(set(found), {"docs/recipes/README.md", "docs/recipes/web.md"})
         self.assertIn("[web 1](web.md) | Not measured.", found["docs/recipes/README.md"])
-        for text in ("# web 1\n", "````sh\nebb run -- web\n````", "It shrinks.", "It forks.", "````python\nprint('```')\n````"):
+        for text in ("# web 1\n", "````text\nebb run -- web\n````", "It shrinks.", "It forks. `ebb check` then says `late`.", "````python\nprint('```')\n````"):
             self.assertIn(text, found["docs/recipes/web.md"])
         (recipe / "result.json").write_text(
             '{"date": "2026-01-02", "machine": "M", "command": "C", "versions": {"web": "1"}, "runs": 3, "burst": "B", "metric": "T",'
