@@ -6,11 +6,16 @@
     ebbmalloc-VERSION-ARCH-linux.cdx.json       CycloneDX
     ebbmalloc-VERSION-py3-none-....whl
 
+for all of them
+
+    ebbmalloc-VERSION-image.tar                 OCI layout of an index and its images
+    ebbmalloc-VERSION-image.digest              of the index
+
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
     packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...
 
---level   of the archives' compression; default 9
+--level   of the compression; default 9
 --built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a and share (each made if missing), debug files if there are any;
           default target/static
 """
@@ -25,6 +30,7 @@ import subprocess
 
 import archive
 import components
+import images
 import sbom
 import wheel
 
@@ -87,8 +93,8 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
         subprocess.run(manual, cwd=ROOT, check=True)
 
 
-def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> None:
-    """Everything of one architecture."""
+def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> Path:
+    """Everything of one architecture. The files of its archive."""
     name = f"ebbmalloc-{components.version()}-{arch}-linux"
     tree = out / "tree" / name
     parts = sorted([*components.crates(f"{arch}-unknown-linux-gnu"), components.standard_library(),
@@ -103,6 +109,7 @@ def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> None:
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
         archive.write(debug, out / f"{name}-debug.tar.gz", epoch, level)
+    return tree
 
 
 def main() -> None:
@@ -118,8 +125,8 @@ def main() -> None:
     for old in [*out.glob("ebbmalloc-*"), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
-    for arch in arguments.arch:
-        pack(arguments.built / arch, arch, out, epoch, arguments.level)
+    trees = {arch: pack(arguments.built / arch, arch, out, epoch, arguments.level) for arch in arguments.arch}
+    images.build(trees, out, epoch, arguments.level)
     shutil.rmtree(out / "tree")
     files = sorted(out.glob("ebbmalloc-*"))
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)

@@ -10,6 +10,21 @@ use crate::check::library::file_name;
 /// Where our library goes: a folder of no distribution's package, and the same for every architecture.
 pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 
+/// The library of our Debian package, which the loader finds by its name.
+pub const SONAME: &str = "libebbmalloc.so.0";
+
+/// Our published image, which has [`LIBRARY`] and `ebb`; packages/images.py makes it.
+pub const IMAGE: &str = "ghcr.io/ebbmalloc/ebb";
+
+/// A published version of ebbmalloc.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Its number.
+    pub version: String,
+    /// The image that the user named, by its digest.
+    pub image: Option<String>,
+}
+
 /// The allocator that the user wants, its settings, and the reason.
 #[derive(Clone, Debug)]
 pub struct Desired {
@@ -17,6 +32,8 @@ pub struct Desired {
     pub allocator: Allocator,
     /// Where its library is when the service runs, if the user said so.
     pub library: Option<String>,
+    /// The release that ebbmalloc is taken from; none for the library and the crate of this `ebb`.
+    pub release: Option<Release>,
     /// Its settings as variables, without `LD_PRELOAD`.
     pub variables: BTreeMap<String, String>,
     /// Whether variables that are already set stay: true if these values are only our suggestion.
@@ -58,6 +75,14 @@ impl Desired {
             Allocator::Ebbmalloc => LIBRARY.to_owned(),
             _ => self.allocator.sonames().first().copied().unwrap_or_default().to_owned(),
         })
+    }
+
+    /// The same on a host, where a release's package puts the library into the system's folder.
+    pub fn preload_entry_of_host(&self) -> String {
+        match (&self.library, &self.release) {
+            (None, Some(_)) => SONAME.to_owned(),
+            _ => self.preload_entry(),
+        }
     }
 
     /// Every variable that it may change.
@@ -155,6 +180,7 @@ mod tests {
             Self {
                 allocator: Allocator::from_choice(name).unwrap(),
                 library: None,
+                release: None,
                 variables: variables.iter().map(owned).collect(),
                 keep_existing: false,
                 why: "so it was asked".to_owned(),
