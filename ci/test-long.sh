@@ -52,16 +52,16 @@ say
 # of a million signals, churn of 20000 threads, more of CPython's tests.
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
 # The labelled processes, and what each remedy brings.
-step EBB_LONG=1 cargo test -p ebb --test why
+step EBB_LONG=1 cargo test -p ebbmalloc-cli --test why
 # Before a step builds another target/release/ebb.
-step cargo test -p ebb --test library
+step cargo test -p ebbmalloc-cli --test library
 # What a look changes in services that fork: celery, PostgreSQL, redis while it saves.
-step EBB_LONG=1 cargo test -p ebb --test look
+step EBB_LONG=1 cargo test -p ebbmalloc-cli --test look
 # Readers of allocators inside Rust programs.
 step EBB_LONG=1 cargo test -p ebb-inspect --test regions
 # malloc_trim called from outside, 1000 times in each program and service; ebb killed 100 times meanwhile.
 step EBB_LONG=1 cargo test --release -p ebb-inject --test survive
-step EBB_LONG=1 cargo test --release -p ebb --test trim
+step EBB_LONG=1 cargo test --release -p ebbmalloc-cli --test trim
 # Model test of the heap, 32 programs of requests in `make test`.
 step PROPTEST_CASES=4000 cargo test --release -p ebbmalloc-core --lib random_programs
 # Every schedule of the models that end within minutes: none of them has a hundred forced switches. In the others two threads

@@ -25,8 +25,3 @@ pub mod text;
 mod timeline;
 pub mod trim;
 
-#[cfg(test)]
-#[path = "../../ebb-trial/src/example.rs"]
-mod example;
-#[cfg(test)]
-use ebb_trial::results;
