@@ -4,7 +4,7 @@
 # this machine's paths. Status 0 if no step failed.
 #
 # A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
-# ci/free-threaded.sh) and is skipped.
+# ci/free-threaded.sh, packages/crates.py, ci/semver.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=${CARGO_TARGET_DIR:-target}/test-long.log
@@ -86,6 +86,10 @@ step ci/glibcs.sh
 step ci/pythons.sh
 # A free-threaded CPython, built from Debian's sources.
 step ci/free-threaded.sh
+# The crates that are published, outside of the workspace; with the oldest Rust, too. Their interfaces against the last release.
+step packages/crates.py
+step packages/crates.py --oldest
+step ci/semver.sh
 # What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here.
 step make dist "ARCHS=$(uname -m)"
 step packages/.venv/bin/python packages/dist.py --out target/dist-again "$(uname -m)"

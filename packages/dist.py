@@ -6,6 +6,8 @@
     ebbmalloc-VERSION-ARCH-linux.cdx.json       CycloneDX
     ebbmalloc-VERSION-py3-none-....whl
 
+for all of them *.crate, as `cargo publish` uploads them,
+
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
     packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...
@@ -23,6 +25,7 @@ import subprocess
 
 import archive
 import components
+import crates
 import sbom
 import wheel
 
@@ -108,13 +111,15 @@ def main() -> None:
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
-    for old in [*out.glob("ebbmalloc-*"), *out.glob("SHA256SUMS")]:
+    for old in [*out.glob("ebbmalloc-*"), *out.glob("*.crate"), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
     for arch in arguments.arch:
         pack(arguments.built / arch, arch, out, epoch)
     shutil.rmtree(out / "tree")
-    files = sorted(out.glob("ebbmalloc-*"))
+    for crate in crates.pack(crates.published()):
+        shutil.copy(crate, out)
+    files = sorted({*out.glob("ebbmalloc-*"), *out.glob("*.crate")})
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     (out / "SHA256SUMS").write_text(sums)
     print(sums, end="")

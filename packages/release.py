@@ -168,7 +168,7 @@ def uploads(version: str) -> list[str]:
     lines.append(f"twine upload dist/ebbmalloc-{version}-*.whl")
     lines.append(f"gh release create v{version} --verify-tag --notes-from-tag dist/*")
     lines += [f"skopeo copy --all --preserve-digests oci-archive:{image.relative_to(ROOT)} docker://{IMAGE}:{version}"
-              for image in sorted(DIST.glob("*oci*.tar"))]
+              for image in DIST.glob(f"ebbmalloc-{version}-image.tar")]
     return lines
 
 

@@ -39,7 +39,7 @@ FILES = {
     "apart/Cargo.lock": LOCK,
     "CHANGELOG.md": CHANGELOG,
     "Makefile": MAKEFILE,
-    "dist.sh": "touch dist/ebbmalloc-oci.tar",
+    "dist.sh": "touch dist/ebbmalloc-0.2.0-image.tar",
     ".gitignore": "/dist/\n/target/\n__pycache__/\n",
 }
 
@@ -194,7 +194,7 @@ class Release(unittest.TestCase):
             "cargo publish --locked --package upper",
             "twine upload dist/ebbmalloc-0.2.0-*.whl",
             "gh release create v0.2.0 --verify-tag --notes-from-tag dist/*",
-            "skopeo copy --all --preserve-digests oci-archive:dist/ebbmalloc-oci.tar docker://ghcr.io/ebbmalloc/ebb:0.2.0",
+            "skopeo copy --all --preserve-digests oci-archive:dist/ebbmalloc-0.2.0-image.tar docker://ghcr.io/ebbmalloc/ebb:0.2.0",
         ])
 
     def test_this_repository(self):
