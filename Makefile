@@ -82,7 +82,7 @@ unit-programs: # builds them
 
 python: # tests of the workloads, the benchmarks, ci
 	python3 -m unittest discover -s ci/tests
-	python3 -m unittest discover -s packages/tests -k Bytes -k Release
+	python3 -m unittest discover -s packages/tests -k Bytes -k Crates -k Release
 	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
 	cd workloads/leaky && .venv/bin/python -m unittest
