@@ -24,4 +24,3 @@ pub mod tables;
 pub mod text;
 mod timeline;
 pub mod trim;
-

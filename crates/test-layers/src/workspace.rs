@@ -58,7 +58,8 @@ impl Workspace {
         }
         let names: BTreeSet<_> = manifests.iter().map(|(name, ..)| name.clone()).collect();
         for (name, folder, manifest) in manifests {
-            let library_name = manifest.get("lib").and_then(|library| library.get("name")?.as_str());
+            let library_name =
+                manifest.get("lib").and_then(|library| library.get("name")?.as_str());
             let mut found = Crate {
                 dependencies: dependencies(&manifest, &names),
                 import_name: library_name.unwrap_or(&name).replace('-', "_"),
