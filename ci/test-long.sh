@@ -94,7 +94,7 @@ step ci/semver.sh
 step make dist "ARCHS=$(uname -m)"
 step packages/.venv/bin/python packages/dist.py --out target/dist-again "$(uname -m)"
 step diff -r dist target/dist-again
-step EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null)" python3 -m unittest discover -s packages/tests
+step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null)" python3 -m unittest discover -s packages/tests
 # The site, twice with the same bytes, then in a browser.
 step make site
 step packages/site/.venv/bin/python packages/site/build.py --program target/release/ebb --out target/site-again

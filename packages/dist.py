@@ -6,7 +6,11 @@
     ebbmalloc-VERSION-ARCH-linux.cdx.json       CycloneDX
     ebbmalloc-VERSION-py3-none-....whl
 
-for all of them *.crate, as `cargo publish` uploads them,
+for all of them
+
+    ebbmalloc-VERSION-image.tar                 OCI layout of an index and its images
+    *.crate                                     as `cargo publish` uploads them
+    ebbmalloc-VERSION-image.digest              of the index
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
@@ -26,6 +30,7 @@ import subprocess
 import archive
 import components
 import crates
+import images
 import sbom
 import wheel
 
@@ -84,8 +89,8 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
     subprocess.run([components.CARGO, "run", "--quiet", "--locked", "--package", "ebb-manual", "--", tree], cwd=ROOT, check=True)
 
 
-def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
-    """Everything of one architecture."""
+def pack(built: Path, arch: str, out: Path, epoch: int) -> Path:
+    """Everything of one architecture. The files of its archive."""
     name = f"ebbmalloc-{components.version()}-{arch}-linux"
     tree = out / "tree" / name
     parts = sorted([*components.crates(f"{arch}-unknown-linux-gnu"), components.standard_library(),
@@ -100,6 +105,7 @@ def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
         archive.write(debug, out / f"{name}-debug.tar.gz", epoch)
+    return tree
 
 
 def main() -> None:
@@ -114,8 +120,8 @@ def main() -> None:
     for old in [*out.glob("ebbmalloc-*"), *out.glob("*.crate"), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
-    for arch in arguments.arch:
-        pack(arguments.built / arch, arch, out, epoch)
+    trees = {arch: pack(arguments.built / arch, arch, out, epoch) for arch in arguments.arch}
+    images.build(trees, out, epoch)
     shutil.rmtree(out / "tree")
     for crate in crates.pack(crates.published()):
         shutil.copy(crate, out)
