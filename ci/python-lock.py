@@ -21,7 +21,8 @@ PLATFORM = re.compile(r"any|.*manylinux.*_(x86_64|aarch64)|musllinux.*_x86_64")
 
 
 def folders() -> list[Path]:
-    single = [ROOT / name / "requirements.txt" for name in ("benches", "packages", "packages/site", "packages/site/tests")]
+    names = ("benches", "docs/recipes", "packages", "packages/site", "packages/site/tests")
+    single = [ROOT / name / "requirements.txt" for name in names]
     return sorted(path.parent for path in [*single, *ROOT.glob("workloads/*/requirements.txt")])
 
 
@@ -67,7 +68,7 @@ def write(folder: Path, lock: str) -> None:
     hashes = known() | hashes
     locks = [(path / "requirements.txt").read_text() for path in folders()]
     used = {line.split()[0] for lock in locks for line in lock.splitlines() if not line.startswith("#")}
-    text = "# SHA-256 of the wheels in benches/, packages/ and workloads/*/requirements.txt; written by ci/python-lock.py.\n"
+    text = "# SHA-256 of the wheels in benches/, docs/recipes/, packages/ and workloads/*/requirements.txt; written by ci/python-lock.py.\n"
     for name in sorted(used & hashes.keys()):
         text += "\n".join([name, *(f" {value}" for value in sorted(hashes[name]))]) + "\n"
     HASHES.write_text(text)

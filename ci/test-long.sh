@@ -78,6 +78,8 @@ step ci/aarch64.sh
 step ci/tikv.sh
 # Services of workloads/ whose tests need large packages.
 step ci/workloads.sh
+# Services of docs/recipes, from Debian's packages, PyPI, npm and crates.io.
+step ci/recipes.py --check
 # Redis from Debian's source, with active defragmentation.
 step ci/redis-defrag.sh
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.
