@@ -9,11 +9,14 @@ BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimal
 # Crates whose tests `make unit` runs; those of ebbmalloc-c are for the release profile.
 UNIT = --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 
+# What `make packages` builds.
+PACKED = $(CURDIR)/target/packed
+
 # Megabytes of disk that a first run takes.
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build dist release check demo test test-long bench format lint unit unit-programs library preloadable tool static python loom preload docs site install-compat
+.PHONY: help build dist release check demo test test-long bench format lint unit unit-programs packages library preloadable tool static python loom preload docs site install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -69,7 +72,7 @@ check: # what changed against main: format, lint, layers, unit tests; BASE=... f
 test: # all that must pass before a change lands; what could not run is listed at the end
 	@ci/needs.sh test $(TEST_DISK) must some
 	@ci/report.py --clear
-	@ci/side-by-side.sh 'library preload python' 'lint unit-programs docs loom' && $(MAKE) unit; \
+	@ci/side-by-side.sh 'library preload python packages' 'lint unit-programs docs loom' && $(MAKE) unit; \
 		status=$$?; ci/report.py; exit $$status
 
 lint: # format, clippy
@@ -78,7 +81,7 @@ lint: # format, clippy
 	nice $(CARGO) clippy -p ebbmalloc-core --example holds --features holds -- -D warnings
 
 unit: # tests of the crates
-	ci/tests.py $(UNIT)
+	EBB_TEST_PROGRAM=$(or $(wildcard $(PACKED)/built/$(shell uname -m)/ebb),$(CURDIR)/target/release/ebb) ci/tests.py $(UNIT)
 	$(CARGO) test --doc $(UNIT)
 
 unit-programs: # builds them
@@ -86,7 +89,6 @@ unit-programs: # builds them
 
 python: # tests of the workloads, the benchmarks, ci
 	python3 -m unittest discover -s ci/tests
-	python3 -m unittest discover -s packages/tests -k Bytes -k Crates -k Release
 	python3 -m unittest discover -s packages/site/tests -k Pages
 	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
@@ -94,6 +96,12 @@ python: # tests of the workloads, the benchmarks, ci
 	ci/python-env.sh benches
 	$(MAKE) -C benches
 	benches/.venv/bin/python -m unittest discover -s benches/tests
+
+packages: library unit-programs # an archive and a wheel of a quick build, in clean roots and environments
+	ci/program.sh packed $(UNIT)
+	ci/python-env.sh packages
+	packages/.venv/bin/python packages/dist.py --built $(PACKED)/built --out $(PACKED)/dist --level 1 "$$(uname -m)"
+	EBB_DIST=$(PACKED)/dist EBB_DIST_QUICK=1 python3 -m unittest discover -s packages/tests
 
 loom: # models of the allocator's races
 	nice ci/loom.sh

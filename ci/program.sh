@@ -2,6 +2,10 @@
 # Builds `ebb` as one static program that carries libebbmalloc.so and ebbmalloc.h.
 #
 #   ci/program.sh          this machine's architecture, quickly: target/release/ebb. libebbmalloc.so has to be there.
+#   ci/program.sh packed CARGO OPTION...
+#                          the same, unoptimised, with the library and its archive, as packages/dist.py wants them:
+#                          target/packed/built/ARCH. With the options of `make unit-programs`, which is done before, all crates
+#                          but ebb are there already.
 #   ci/program.sh static   for a release, optimised, x86-64 and aarch64, below target/static/ARCH:
 #                          ebb, libebbmalloc.so, ebbmalloc.h, and ebb.debug and libebbmalloc.so.debug for debuggers.
 #
@@ -60,9 +64,34 @@ quick)
     mv target/release/ebb.new target/release/ebb
     exit
     ;;
+packed)
+    export EBB_CARRY="$root/target/packed/carry"
+    built=target/packed/built/$own
+    for arch in x86_64 aarch64; do
+        if [ "$arch" = "$own" ]; then carry "$arch" target/release/libebbmalloc.so; else carry_nothing "$arch"; fi
+    done
+    carry_header
+    shift
+    # The flags are for the program alone, not for what it shares with the tests; a wrapper is no reason to compile again.
+    cat >target/packed/rustc.new <<EOF
+#!/bin/sh
+case " \$* " in *" --crate-name ebb "*" --crate-type bin "*) exec "\$@" $program_flags ;; esac
+exec "\$@"
+EOF
+    chmod +x target/packed/rustc.new
+    mv target/packed/rustc.new target/packed/rustc
+    RUSTC_WRAPPER="$root/target/packed/rustc" ${CARGO:-cargo} test --no-run "$@" --features ebb/carried --test library
+    mkdir -p "$built"
+    strip -o "$built/ebb" target/debug/ebb
+    "$built/ebb" --version | grep -q ', static' || { echo "program.sh: target/debug/ebb is not static" >&2; exit 70; }
+    cp "$EBB_CARRY/$own/libebbmalloc.so" "$built"
+    strip --strip-debug -o "$built/libebbmalloc.a" target/release/libebbmalloc.a
+    target/debug/ebb-manual "$built"
+    exit
+    ;;
 static) ;;
 *)
-    echo "program.sh: $1: not known; write nothing or static" >&2
+    echo "program.sh: $1: not known; write nothing, packed or static" >&2
     exit 64
     ;;
 esac

@@ -40,12 +40,14 @@ start_script() {
 }
 
 # from_debian RELEASE MINOR PACKAGE...: 3.MINOR with ctypes and the C library, and a script that starts it; where its
-# debug build is among the packages, that too.
+# debug build is among the packages, that too. With the links that make it a root, in which environments can be made.
 from_debian() {
-    local release=$1 version=3.$2 root=$PWD/target/pythons/$1
+    local link release=$1 version=3.$2 root=$PWD/target/pythons/$1
     shift 2
     ci/unpack.sh "$release" "$root" "python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib" \
-        libc6 libgcc-s1 libexpat1 zlib1g "$@" || return
+        "python$version-venv" libc6 libgcc-s1 libexpat1 zlib1g "$@" || return
+    for link in bin lib lib64; do [[ -e $root/$link ]] || ln -s "usr/$link" "$root/$link"; done
+    mkdir -p "$root/tmp"
     start_script "python$version"
     add "$root/python$version" "Debian's $release"
     if [[ -x $root/usr/bin/python$version-dbg ]]; then
@@ -54,9 +56,9 @@ from_debian() {
     fi
 }
 
-from_debian bullseye 9 libffi7 || echo "pythons.sh: without 3.9 of Debian" >&2
-from_debian trixie 13 libffi8 python3.13-dbg libpython3.13-dbg || echo "pythons.sh: without 3.13 of Debian" >&2
-from_debian sid 14 libffi8 || echo "pythons.sh: without 3.14 of Debian" >&2
+from_debian bullseye 9 libffi7 python-pip-whl python3-distutils || echo "pythons.sh: without 3.9 of Debian" >&2
+from_debian trixie 13 libffi8 python3-pip-whl python3.13-dbg libpython3.13-dbg || echo "pythons.sh: without 3.13 of Debian" >&2
+from_debian sid 14 libffi8 python3-pip-whl || echo "pythons.sh: without 3.14 of Debian" >&2
 
 folders=("${PYENV_ROOT:-$HOME/.pyenv}/versions")
 command -v uv >/dev/null && folders+=("$(uv python dir)")

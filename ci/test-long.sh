@@ -92,11 +92,13 @@ step ci/free-threaded.sh
 step packages/crates.py
 step packages/crates.py --oldest
 step ci/semver.sh
-# What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here.
+# What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here. A quick
+# build and python3 are in `make test`.
+step ci/musl-python.sh target/pythons/musl
 step make dist "ARCHS=$(uname -m)"
 step packages/.venv/bin/python packages/dist.py --out target/dist-again "$(uname -m)"
 step diff -r dist target/dist-again
-step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null)" python3 -m unittest discover -s packages/tests
+step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null):$(ls "$PWD"/target/pythons/musl/bin/python3.11 2>/dev/null)" python3 -m unittest discover -s packages/tests
 # The site, twice with the same bytes, then in a browser.
 step make site
 step packages/site/.venv/bin/python packages/site/build.py --program target/release/ebb --out target/site-again

@@ -5,9 +5,9 @@ from pathlib import Path
 import tarfile
 
 
-def write(folder: Path, archive: Path, epoch: int) -> None:
+def write(folder: Path, archive: Path, epoch: int, level: int = 9) -> None:
     """`archive` (.tar.gz) of everything in `folder`, below the name of `folder`."""
-    with archive.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+    with archive.open("wb") as file, gzip.GzipFile("", "wb", level, file, mtime=0) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
             for path in [folder, *sorted(folder.rglob("*"))]:
                 tar.add(path, path.relative_to(folder.parent), recursive=False, filter=lambda entry: plain(entry, epoch))

@@ -14,9 +14,11 @@ for all of them
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
-    packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...
+    packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...
 
---built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a (built if missing), their debug files; default target/static
+--level   of the compression; default 9
+--built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a and share (each made if missing), debug files if there are any;
+          default target/static
 """
 
 import argparse
@@ -86,10 +88,14 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
     (documents / "LICENSES.txt").write_text(components.licences(parts))
     (tree / "lib/pkgconfig").mkdir()
     (tree / "lib/pkgconfig/ebbmalloc.pc").write_text(PKG_CONFIG.format(version=components.version()))
-    subprocess.run([components.CARGO, "run", "--quiet", "--locked", "--package", "ebb-manual", "--", tree], cwd=ROOT, check=True)
+    if (built / "share").exists():
+        shutil.copytree(built / "share", tree / "share", dirs_exist_ok=True)
+    else:
+        manual = [components.CARGO, "run", "--quiet", "--locked", "--package", "ebb-manual", "--", tree]
+        subprocess.run(manual, cwd=ROOT, check=True)
 
 
-def pack(built: Path, arch: str, out: Path, epoch: int) -> Path:
+def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> Path:
     """Everything of one architecture. The files of its archive."""
     name = f"ebbmalloc-{components.version()}-{arch}-linux"
     tree = out / "tree" / name
@@ -97,21 +103,22 @@ def pack(built: Path, arch: str, out: Path, epoch: int) -> Path:
                     *components.c_library(arch, platform.machine())])
     stage(built, arch, tree, parts)
     packed = out / f"{name}.tar.gz"
-    archive.write(tree, packed, epoch)
+    archive.write(tree, packed, epoch, level)
     (out / f"{name}.cdx.json").write_text(sbom.bill(name, packed, parts, epoch))
     wheel.build(tree, out / "tree/wheel", out, epoch)
     if (built / "ebb.debug").exists():
         debug = out / "tree" / f"{name}-debug"
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
-        archive.write(debug, out / f"{name}-debug.tar.gz", epoch)
+        archive.write(debug, out / f"{name}-debug.tar.gz", epoch, level)
     return tree
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(usage="packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...")
+    parser = argparse.ArgumentParser(usage="packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...")
     parser.add_argument("--built", type=Path, default=TARGET / "static")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--level", type=int, default=9)
     parser.add_argument("arch", nargs="*", default=["x86_64", "aarch64"])
     arguments = parser.parse_args()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
@@ -120,8 +127,8 @@ def main() -> None:
     for old in [*out.glob("ebbmalloc-*"), *out.glob("*.crate"), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
-    trees = {arch: pack(arguments.built / arch, arch, out, epoch) for arch in arguments.arch}
-    images.build(trees, out, epoch)
+    trees = {arch: pack(arguments.built / arch, arch, out, epoch, arguments.level) for arch in arguments.arch}
+    images.build(trees, out, epoch, arguments.level)
     shutil.rmtree(out / "tree")
     for crate in crates.pack(crates.published()):
         shutil.copy(crate, out)

@@ -83,7 +83,7 @@ def labels(created: str) -> dict[str, str]:
     return {f"org.opencontainers.image.{name}": value for name, value in values.items()}
 
 
-def image(layout: Layout, arch: str, tree: Path, annotations: dict[str, str], epoch: int) -> dict:
+def image(layout: Layout, arch: str, tree: Path, annotations: dict[str, str], epoch: int, level: int) -> dict:
     """The descriptor of one architecture's manifest."""
     created = annotations["org.opencontainers.image.created"]
     files = {name: (tree / source).read_bytes() for name, source in FILES.items()}
@@ -98,7 +98,7 @@ def image(layout: Layout, arch: str, tree: Path, annotations: dict[str, str], ep
         "schemaVersion": 2,
         "mediaType": f"{MEDIA}.manifest.v1+json",
         "config": layout.add("config.v1+json", config),
-        "layers": [layout.add("layer.v1.tar+gzip", gzip.compress(tar, 9, mtime=0))],
+        "layers": [layout.add("layer.v1.tar+gzip", gzip.compress(tar, level, mtime=0))],
         "annotations": annotations,
     }
     return layout.add("manifest.v1+json", manifest) | {"platform": PLATFORMS[arch]}
@@ -108,11 +108,11 @@ def index(manifests: list[dict], **more) -> dict:
     return {"schemaVersion": 2, "mediaType": f"{MEDIA}.index.v1+json", "manifests": manifests} | more
 
 
-def build(trees: dict[str, Path], out: Path, epoch: int) -> str:
+def build(trees: dict[str, Path], out: Path, epoch: int, level: int = 9) -> str:
     """The layout of the archives' trees by architecture, in `out`. The digest of the index, which is written next to it."""
     layout = Layout()
     annotations = labels(datetime.fromtimestamp(epoch, timezone.utc).isoformat().replace("+00:00", "Z"))
-    manifests = [image(layout, arch, tree, annotations, epoch) for arch, tree in trees.items()]
+    manifests = [image(layout, arch, tree, annotations, epoch, level) for arch, tree in trees.items()]
     whole = layout.add("index.v1+json", index(manifests, annotations=annotations))
     version = components.version()
     # Both names of it: that of the specification, and the one that docker and containerd load.

@@ -12,9 +12,11 @@ import unittest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "packages"))
 sys.path.insert(0, str(ROOT / "workloads"))
-from answers.needs import needs  # noqa: E402, F401
+from answers.needs import needs, skip  # noqa: E402, F401
 
 DIST = Path(os.environ.get("EBB_DIST", ROOT / "dist"))
+# Set where the files are of a quick build: with paths of this machine, without debug files.
+QUICK = bool(os.environ.get("EBB_DIST_QUICK"))
 # Nothing of the checkout, and no setting of this machine's Python.
 BARE = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
 # Exit codes of `ebb why` that say where the memory is.

@@ -11,18 +11,8 @@ import tarfile
 import tempfile
 import unittest
 
-
-from made import DIST, ROOT, VERDICTS, needs, one
-
-# A mount namespace of its own: /proc of the root ends with the command.
-ENTER = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
-
-
-def may_change_root() -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "proc").mkdir()
-        command = ["unshare", "--mount", "sh", "-c", 'mount -t proc proc "$0/proc" && chroot "$0" /none', folder]
-        return "chroot: failed to run command" in subprocess.run(command, capture_output=True, text=True).stderr
+from made import DIST, QUICK, ROOT, VERDICTS, needs, one
+from roots import RootTest, started
 
 
 class Files(unittest.TestCase):
@@ -52,6 +42,7 @@ class Files(unittest.TestCase):
         files = {path.name: sha256(path.read_bytes()).hexdigest() for path in DIST.iterdir() if path.name != "SHA256SUMS"}
         self.assertEqual(listed, files)
 
+    @unittest.skipIf(QUICK, "a quick build names it")
     def test_nothing_names_the_build_machine(self):
         home = str(Path.home()).encode()
         for pattern in ("*-ARCH-linux.tar.gz", "*-ARCH-linux-debug.tar.gz"):
@@ -121,45 +112,16 @@ class Linked(unittest.TestCase):
         self.assertIn(f"-{self.asked('--modversion')[0]}-", self.prefix.name)
 
 
-class EmptyRoot(unittest.TestCase):
-    """A root with the archive, /proc, and one program with its libraries, as a service in a small image."""
+class EmptyRoot(RootTest):
+    """A root with the archive and programs with their libraries, as in a small image."""
 
     @classmethod
-    def setUpClass(cls):
-        archive = one("*-ARCH-linux.tar.gz")
-        if os.geteuid() != 0 or not may_change_root():
-            raise unittest.SkipTest("only root, with the right to mount, can change the root")
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = Path(cls.folder.name)
-        subprocess.run(["tar", "-xzf", archive, "-C", cls.root, "--strip-components", "1"], check=True)
-        (cls.root / "proc").mkdir()
-        cls.copy("/bin/sleep")
-        cls.copy("/bin/cat")
+    def fill(cls):
+        cls.root.unpack(one("*-ARCH-linux.tar.gz"))
+        cls.root.copy("/bin/sleep", "/bin/cat")
         musl = Path(f"/lib/ld-musl-{os.uname().machine}.so.1")
         if musl.exists():
-            cls.place(musl)
-
-    @classmethod
-    def copy(cls, program: str) -> None:
-        """The program and its libraries, at their places."""
-        used = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
-        for path in [program, *re.findall(r"(/\S+)", used)]:
-            cls.place(Path(path))
-
-    @classmethod
-    def place(cls, path: Path) -> None:
-        target = cls.root / path.relative_to("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-
-    def enter(self, *command: str) -> list:
-        return ["unshare", "--mount", "sh", "-c", ENTER, str(self.root), *command]
-
-    def output(self, *command: str) -> str:
-        done = subprocess.run(self.enter(*command), env={}, capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
+            cls.root.place(musl)
 
     def test_version(self):
         version = one("*-ARCH-linux.tar.gz").name.split("-")[1]
@@ -167,32 +129,99 @@ class EmptyRoot(unittest.TestCase):
 
     def test_the_root_has_no_shell(self):
         """Nothing of this machine helps."""
-        self.assertFalse((self.root / "bin/sh").exists())
-        self.assertFalse((self.root / "tmp").exists())
+        self.assertFalse((self.root.folder / "bin/sh").exists())
+        self.assertFalse((self.root.folder / "tmp").exists())
 
     def test_why_of_a_process(self):
-        service = subprocess.Popen(self.enter("/bin/sleep", "60"), env={})
-        self.addCleanup(service.wait)
-        self.addCleanup(service.kill)
-        # Until it is the program, which has the id of the shell before.
-        for _ in range(200):
-            if Path(f"/proc/{service.pid}/comm").read_text() == "sleep\n":
-                break
-            subprocess.run(["sleep", "0.05"])
-        done = subprocess.run(self.enter("/bin/ebb", "why", "--json", str(service.pid)), env={}, capture_output=True, text=True)
+        service = started(self, self.root.command("/bin/sleep", "60"), "sleep")
+        done = self.root.run("/bin/ebb", "why", "--json", str(service))
         self.assertIn(done.returncode, VERDICTS, done.stderr)
         self.assertIn("sleep", done.stdout)
         self.assertIn("glibc", done.stdout)
 
+    @needs("musl-tools")
     def test_a_musl_program(self):
-        if not shutil.which("musl-gcc"):
-            self.skipTest("not installed: musl-tools")
-        source = self.root / "maps.c"
+        source = self.root.folder / "maps.c"
         source.write_text('#include <stdio.h>\nint main(void) { FILE *f = fopen("/proc/self/maps", "r"); int c;'
                           " while ((c = getc(f)) != EOF) putchar(c); return 0; }")
-        subprocess.run(["musl-gcc", "-o", self.root / "maps", source], check=True)
+        subprocess.run(["musl-gcc", "-o", self.root.folder / "maps", source], check=True)
         self.assertIn("ebbmalloc", self.output("/bin/ebb", "run", "--", "/maps"))
 
     def test_run_preloads_the_library_into_a_program(self):
         maps = self.output("/bin/ebb", "run", "--", "/bin/cat", "/proc/self/maps")
         self.assertIn("ebbmalloc", maps)
+
+    def test_a_trial_without_a_folder_for_temporary_files_says_which_it_wants(self):
+        done = self.root.run("/bin/ebb", "compare", "--burst", "http://127.0.0.1:1/", "--", "/bin/sleep", "60")
+        self.assertEqual(done.returncode, 74, done.stderr)
+        self.assertRegex(done.stderr, r"^ebb: no folder for temporary files: .*TMPDIR\n$")
+
+
+SERVICE = """
+import http.server, sys
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        held = [bytes(2000) for _ in range(5000)]
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
+class Service(RootTest):
+    """A service in Python, and the archive in /usr/local next to it."""
+
+    @classmethod
+    def fill(cls):
+        cls.root.unpack(one("*-ARCH-linux.tar.gz"), "usr/local")
+        cls.python = cls.root.copy_python()
+        (cls.root.folder / "service.py").write_text(SERVICE)
+
+    def test_a_trial_by_bursts(self):
+        done = self.root.run("/usr/local/bin/ebb", "compare", "--burst", "http://127.0.0.1:{port}/ -c 4 -n 40", "--json",
+                             "-n", "1", "--rest", "1s", "--cycles", "1", "--variants", "glibc,ebbmalloc", "--",
+                             self.python, "/service.py", "{port}")
+        self.assertIn(done.returncode, VERDICTS, done.stderr)
+        report = json.loads(done.stdout)
+        libraries = {variant["name"]: variant["library"] for variant in report["variants"]}
+        self.assertEqual(libraries, {"glibc": None, "ebbmalloc": "/usr/local/lib/libebbmalloc.so"})
+        kinds = [run["outcome"]["kind"] for variant in report["variants"] for run in variant["runs"]]
+        self.assertEqual(kinds, ["complete"] * 2)
+
+
+class Installed(RootTest):
+    """Installation, upgrade and removal below /usr/local."""
+
+    @classmethod
+    def fill(cls):
+        cls.root.copy("/bin/sleep")
+        (cls.root.folder / "usr/local/etc").mkdir(parents=True)
+        (cls.root.folder / "usr/local/etc/of-another").touch()
+
+    def installed(self) -> dict[str, bytes]:
+        below = self.root.folder / "usr/local"
+        return {str(path.relative_to(below)): path.read_bytes() for path in below.rglob("*") if path.is_file()}
+
+    def test_upgrade_while_it_is_used_and_removal(self):
+        archive = one("*-ARCH-linux.tar.gz")
+        before = self.installed()
+        # An older release, as far as tar sees it.
+        self.root.unpack(archive, "usr/local")
+        service = started(self, self.root.command("/usr/local/bin/ebb", "run", "--", "/bin/sleep", "60"), "sleep")
+        self.root.unpack(archive, "usr/local")
+
+        done = self.root.run("/usr/local/bin/ebb", "check", "--allocator", "ebbmalloc", str(service))
+        self.assertEqual(done.returncode, 0, "runs on the library before: " + done.stdout + done.stderr)
+        maps = self.output("/usr/local/bin/ebb", "run", "--verify", "--", "/bin/sleep", "1")
+        self.assertEqual(maps, "")
+
+        with tarfile.open(archive) as entries:
+            for entry in filter(tarfile.TarInfo.isfile, entries):
+                (self.root.folder / "usr/local" / entry.name.partition("/")[2]).unlink()
+        self.assertEqual(self.installed(), before)

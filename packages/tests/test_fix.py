@@ -8,13 +8,13 @@ import tempfile
 import unittest
 
 from made import BARE, DIST, one
-from test_wheel import BASE
+from roots import PYTHON
 
 
 class Line(unittest.TestCase):
     def test_pip_installs_ebb_which_writes_the_library(self):
         archive, wheel = one("*-ARCH-linux.tar.gz"), one("*ARCH.whl")
-        if subprocess.run([BASE, "-c", "import ensurepip, venv"], env=BARE, capture_output=True).returncode:
+        if subprocess.run([PYTHON, "-c", "import ensurepip, venv"], env=BARE, capture_output=True).returncode:
             self.skipTest("not installed: python3-venv")
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -28,7 +28,7 @@ class Line(unittest.TestCase):
             [line] = re.findall(r"^RUN (.* ebb .*)$", (folder / "Dockerfile").read_text(), re.MULTILINE)
             self.assertEqual(line, f"pip install -q ebbmalloc=={wheel.name.split('-')[1]} && ebb library --out /usr/local/lib")
             # Of dist/, not of the index; into a folder of the test.
-            subprocess.run([BASE, "-m", "venv", folder / "venv"], env=BARE, check=True)
+            subprocess.run([PYTHON, "-m", "venv", folder / "venv"], env=BARE, check=True)
             environment = BARE | {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(DIST.resolve())}
             done = subprocess.run(["sh", "-c", line.replace("/usr/local/lib", f"{folder}/lib")], env=environment, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -17,7 +17,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from made import BARE, DIST, VERDICTS, layout, long, one
-from test_archive import ENTER, may_change_root
+from roots import Root, may_change_root
 
 NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 OWN = NAMES[platform.machine()]
@@ -137,10 +137,9 @@ class Tools(Image):
             self.skipTest("only root, with the right to mount, can change the root")
         root = self.root(OWN)
         add_programs(root, "/bin/cat")
-        (root / "proc").mkdir(exist_ok=True)
-        enter = ["unshare", "--mount", "sh", "-c", ENTER, root]
-        self.assertIn(f"ebb {version()}", run(*enter, "/usr/bin/ebb", "--version", env={}))
-        self.assertIn(f"/{LIBRARY}", run(*enter, "/usr/bin/ebb", "run", "--", "/bin/cat", "/proc/self/maps", env={}))
+        inside = Root(root)
+        self.assertIn(f"ebb {version()}", inside.run("/usr/bin/ebb", "--version").stdout)
+        self.assertIn(f"/{LIBRARY}", inside.run("/usr/bin/ebb", "run", "--", "/bin/cat", "/proc/self/maps").stdout)
 
 
 PROGRAM = """

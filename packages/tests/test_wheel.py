@@ -1,5 +1,10 @@
-"""The wheel, installed by pip and uv into empty environments."""
+"""The wheel, installed, upgraded and removed by pip and uv in empty environments."""
 
+import base64
+from collections.abc import Callable
+import csv
+from hashlib import sha256
+import io
 import os
 from pathlib import Path
 import shutil
@@ -7,12 +12,16 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from zipfile import ZipFile
+from zipfile import ZipFile, ZipInfo
 
-from made import BARE, VERDICTS, one
+from made import BARE, ROOT, VERDICTS, one, skip
+from roots import PYTHON, Root, may_change_root
 
-# Not that of a virtual environment, which may have no pip.
-BASE = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
+UV = ROOT / "packages/.venv/bin/uv"
+# Of the release before, and not of this one.
+GONE = "ebbmalloc/of_the_release_before.py"
+PIP = ("-m", "pip", "--disable-pip-version-check")
+OFFLINE = ("--offline", "--no-config", "--quiet")
 
 CALL = """
 import ebbmalloc
@@ -27,72 +36,148 @@ print(ebbmalloc.stats().returnable_bytes < full.live_bytes, full.live_bytes - eb
 def pythons() -> list[str]:
     """This interpreter, and those of EBB_TEST_PYTHONS (paths with colons between), whose objects come from malloc."""
     named = os.environ.get("EBB_TEST_PYTHONS", "").split(":")
-    return [BASE, *(python for python in named if python and not python.endswith("t"))]
+    return [str(PYTHON), *(python for python in named if python and not python.endswith("t"))]
 
 
 def files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    """Without the interpreter's caches and uv's lock."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not {"__pycache__", ".lock"} & {*path.parts}}
+
+
+def release_before(wheel: Path, folder: Path) -> Path:
+    """A wheel of version 0.0.9 with the files of `wheel` and one more."""
+    version = wheel.name.split("-")[1]
+    older = folder / wheel.name.replace(version, "0.0.9", 1)
+    with ZipFile(wheel) as source, ZipFile(older, "w") as target:
+        record = io.StringIO()
+        rows = csv.writer(record, lineterminator="\n")
+
+        def add(name: str, data: bytes, attributes: int) -> None:
+            entry = ZipInfo(name)
+            entry.external_attr = attributes
+            target.writestr(entry, data)
+            digest = base64.urlsafe_b64encode(sha256(data).digest()).rstrip(b"=").decode()
+            rows.writerow([name, f"sha256={digest}", len(data)])
+
+        for entry in source.infolist():
+            name = entry.filename.replace(f"ebbmalloc-{version}.", "ebbmalloc-0.0.9.")
+            data = source.read(entry)
+            if name.endswith("/METADATA"):
+                data = data.replace(f"\nVersion: {version}\n".encode(), b"\nVersion: 0.0.9\n")
+            if not name.endswith("/RECORD"):
+                add(name, data, entry.external_attr)
+        add(GONE, b"", 0o644 << 16)
+        name = "ebbmalloc-0.0.9.dist-info/RECORD"
+        rows.writerow([name, "", ""])
+        target.writestr(name, record.getvalue())
+    return older
+
+
+class Place:
+    """Where an interpreter runs: this machine, or the root that it was unpacked into; nothing of the checkout is on the path."""
+
+    def __init__(self, test: "Wheel", python: str, root: Root | None = None):
+        self.test, self.python, self.root = test, python, root
+        folder = tempfile.TemporaryDirectory(dir=root.folder / "tmp" if root else None)
+        test.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        for wheel in (test.wheel, test.older):
+            shutil.copy(wheel, self.folder)
+        self.wheel, self.older = self.seen(self.folder / test.wheel.name), self.seen(self.folder / test.older.name)
+        shutil.copy(UV, self.folder)
+        self.uv = self.seen(self.folder / "uv")
+
+    def seen(self, path: Path) -> Path:
+        return Path("/", path.relative_to(self.root.folder)) if self.root else path
+
+    def run(self, *command, **more: str) -> str:
+        folder = self.seen(self.folder)
+        more = {"HOME": str(folder), "UV_CACHE_DIR": str(folder / "cache"), "UV_PYTHON_DOWNLOADS": "never"} | more
+        if self.root:
+            done = self.root.run(*map(str, command), **BARE | more)
+        else:
+            done = subprocess.run(command, env=BARE | more, cwd=folder, capture_output=True, text=True, timeout=120)
+        self.test.assertIn(done.returncode, VERDICTS if "why" in command else [0], done.stdout + done.stderr)
+        return done.stdout
 
 
 class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.wheel = one("*ARCH.whl")
+        if not UV.exists():
+            raise skip("no uv: ci/python-env.sh packages", cls)
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
+        cls.older = release_before(cls.wheel, cls.folder)
 
-    def run_bare(self, *command, **more) -> str:
-        done = subprocess.run(command, env=BARE | more, cwd=self.folder, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
-    def environment(self, python: str) -> Path:
-        """An empty one, with the pip that came with this Python."""
-        venv = self.folder / f"venv-{len(list(self.folder.iterdir()))}"
-        self.run_bare(python, "-m", "venv", venv)
-        return venv
-
-    def pip(self, venv: Path, *arguments) -> None:
-        self.run_bare(venv / "bin/python", "-m", "pip", "--disable-pip-version-check", *arguments)
-
-    def test_installed_it_works_and_uninstalled_nothing_is_left(self):
+    def places(self) -> list[Place]:
+        """One for each interpreter that can make environments."""
+        found = []
         for python in pythons():
-            with self.subTest(python):
-                if subprocess.run([python, "-c", "import ensurepip, venv"], env=BARE, capture_output=True).returncode:
-                    self.used_from_a_folder(python)
+            # Next to a script of ci/pythons.sh is the root that its interpreter was unpacked into.
+            root = Path(python).parent
+            if not (root / "usr/bin" / Path(python).name).exists() or root == Path("/"):
+                found.append(Place(self, python))
+            elif may_change_root():
+                found.append(Place(self, f"/usr/bin/{Path(python).name}", Root(root)))
+        return found
+
+    def test_installed_upgraded_and_removed_by_pip(self):
+        for place in self.places():
+            with self.subTest(place.python):
+                if "no pip" in place.run(place.python, "-c", "import importlib.util as i; i.find_spec('ensurepip') or print('no pip')"):
                     continue
-                venv = self.environment(python)
-                before = files(venv)
-                self.pip(venv, "install", "--no-index", "--no-deps", self.wheel)
-                self.used(venv)
-                self.pip(venv, "uninstall", "--yes", "ebbmalloc")
-                self.assertEqual(files(venv), before)
+                venv = place.folder / "of-pip"
+                python = place.seen(venv / "bin/python")
+                place.run(place.python, "-m", "venv", place.seen(venv))
+                self.cycle(place, venv, lambda wheel: [python, *PIP, "install", "--no-index", "--no-deps", "--upgrade", wheel],
+                           [python, *PIP, "uninstall", "--yes", "ebbmalloc"])
 
-    def used(self, venv: Path) -> None:
+    def test_installed_upgraded_and_removed_by_uv(self):
+        for place in self.places():
+            with self.subTest(place.python):
+                venv = place.folder / "of-uv"
+                pip = [place.uv, "pip", *OFFLINE]
+                place.run(place.uv, "venv", *OFFLINE, "--python", place.python, place.seen(venv))
+                self.cycle(place, venv, lambda wheel: [*pip, "install", "--python", place.seen(venv), wheel],
+                           [*pip, "uninstall", "--python", place.seen(venv), "ebbmalloc"])
+
+    def cycle(self, place: Place, venv: Path, install: Callable[[Path], list], remove: list) -> None:
+        before = files(venv)
+        place.run(*install(place.older))
+        self.assertEqual(len(list(venv.glob(f"lib/*/site-packages/{GONE}"))), 1)
+        place.run(*install(place.wheel))
+        self.assertEqual(list(venv.glob(f"lib/*/site-packages/{GONE}")), [])
+        self.used(place, place.seen(venv))
+        place.run(*remove)
+        self.assertEqual(files(venv), before)
+
+    def used(self, place: Place, venv: Path) -> None:
+        """The command, the module, and stats() and trim() on the library that `ebb run` takes and on the wheel's."""
         python, version = venv / "bin/python", self.wheel.name.split("-")[1]
-        self.assertIn(f"ebb {version}", self.run_bare(venv / "bin/ebb", "--version"))
-        self.assertIn(f"ebb {version}", self.run_bare(python, "-m", "ebbmalloc", "--version"))
-        library = self.run_bare(python, "-c", "import ebbmalloc; print(ebbmalloc.library())").strip()
-        self.assertTrue(library.startswith(str(venv)) and Path(library).is_file(), library)
-        self.called(python, library)
+        self.assertIn(f"ebb {version}", place.run(venv / "bin/ebb", "--version"))
+        self.assertIn(f"ebb {version}", place.run(python, "-m", "ebbmalloc", "--version"))
+        library = place.run(python, "-c", "import ebbmalloc; print(ebbmalloc.library())").strip()
+        self.assertTrue(library.startswith(str(venv)), library)
+        for said in (place.run(python, "-m", "ebbmalloc", "run", "--", python, "-c", CALL),
+                     place.run(python, "-c", CALL, LD_PRELOAD=library)):
+            self.assertEqual(set(said.split()), {"True"}, said)
 
-    def used_from_a_folder(self, python: str) -> None:
-        """A Python without pip, as Debian's packages alone are."""
-        self.called(python, str(self.unpacked() / "ebbmalloc/libebbmalloc.so"), PYTHONPATH=str(self.installed_in_a_folder()))
-
-    def called(self, python, library: str, **more) -> None:
-        """stats() and trim(), on the library that `ebb run` takes and on the wheel's."""
-        said = self.run_bare(python, "-m", "ebbmalloc", "run", "--", python, "-c", CALL, **more)
-        self.assertEqual(set(said.split()), {"True"}, said)
-        said = self.run_bare(python, "-c", CALL, LD_PRELOAD=library, **more)
-        self.assertEqual(set(said.split()), {"True"}, said)
-
-    def installed_in_a_folder(self) -> Path:
-        target = self.folder / "target"
-        if not target.exists():
-            self.run_bare(BASE, "-m", "pip", "install", "--no-index", "--no-deps", "--target", target, self.wheel)
-        return target
+    def test_uvx_and_uv_tool(self):
+        for place in self.places():
+            with self.subTest(place.python):
+                tool = [place.uv, "tool"]
+                options = [*OFFLINE, "--python", place.python]
+                said = place.run(*tool, "run", *options, "--from", place.wheel, "ebb", "why", str(os.getpid()))
+                self.assertTrue(said)
+                places = {"UV_TOOL_DIR": str(place.seen(place.folder / "tools")), "UV_TOOL_BIN_DIR": str(place.seen(place.folder / "bin"))}
+                place.run(*tool, "install", *options, place.wheel, **places)
+                self.assertIn("ebb ", place.run(place.seen(place.folder / "bin/ebb"), "--version"))
+                place.run(*tool, "uninstall", "ebbmalloc", **places)
+                self.assertEqual(files(place.folder / "bin"), set())
+                self.assertEqual([name for name in files(place.folder / "tools") if "ebbmalloc" in name], [])
 
     def test_without_ebbmalloc_the_error_says_how_to_start(self):
         for call in ("stats", "trim"):
@@ -103,16 +188,19 @@ class Wheel(unittest.TestCase):
 
     def test_a_folder_of_its_own(self):
         """pip install --target writes a RECORD that does not fit the places of its files."""
-        said = self.run_bare(BASE, "-m", "ebbmalloc", "--version", PYTHONPATH=str(self.installed_in_a_folder()))
+        place = Place(self, str(PYTHON))
+        target = place.folder / "target"
+        place.run(PYTHON, *PIP, "install", "--no-index", "--no-deps", "--target", target, self.wheel)
+        said = place.run(PYTHON, "-m", "ebbmalloc", "--version", PYTHONPATH=str(target))
         self.assertTrue(said.startswith("ebb "), said)
 
-    def test_uv(self):
-        if not shutil.which("uvx"):
-            self.skipTest("uv is not installed")
-        command = ["uvx", "--offline", "--no-config", "--from", self.wheel, "ebb", "why", str(os.getpid())]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"UV_CACHE_DIR": str(self.folder / "cache")})
-        self.assertIn(done.returncode, VERDICTS, done.stderr)
-        self.assertIn("python", done.stdout)
+    def test_pip_takes_it_for_musl_and_for_the_oldest_and_the_newest_python(self):
+        place = Place(self, str(PYTHON))
+        machine = os.uname().machine
+        for minor in (8, 14):
+            for platform in (f"musllinux_1_2_{machine}", f"manylinux_2_17_{machine}"):
+                place.run(PYTHON, *PIP, "install", "--no-index", "--no-deps", "--only-binary=:all:", "--dry-run", "--platform", platform,
+                          "--implementation", "cp", "--python-version", f"3.{minor}", "--target", place.folder / "none", self.wheel)
 
     def test_the_tag_is_true(self):
         """A program that needs a libc's symbols may not be called a musl program."""

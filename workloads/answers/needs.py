@@ -18,18 +18,24 @@ import unittest
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def needs(*packages: str) -> Callable[[type], type]:
-    """Decorates a class of tests: it is skipped unless all packages are installed."""
+def needs(*packages: str) -> Callable[[Callable], Callable]:
+    """Decorates a test or a class of tests: it is skipped unless all packages are installed."""
     missing = [package for package in packages if not _is_installed(package)]
     if not missing or os.environ.get("EBB_REQUIRE_ALL") == "1":
         return lambda test: test
 
-    def skipped(test: type) -> type:
+    def skipped(test: Callable) -> Callable:
         for package in missing:
-            _record(package, f"{test.__module__}.{test.__qualname__}")
+            _record("package", package, test)
         return unittest.skip(f"not installed: {' '.join(missing)}")(test)
 
     return skipped
+
+
+def skip(why: str, test: type) -> unittest.SkipTest:
+    """To be raised by a class of tests that cannot run on this machine."""
+    _record("reason", why, test)
+    return unittest.SkipTest(why)
 
 
 def _is_installed(package: str) -> bool:
@@ -42,8 +48,8 @@ def _is_installed(package: str) -> bool:
     return shutil.which(by, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is not None
 
 
-def _record(package: str, test: str) -> None:
+def _record(kind: str, what: str, test: Callable) -> None:
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     target.mkdir(parents=True, exist_ok=True)
     with (target / "skipped.tsv").open("a") as file:
-        file.write(f"package\t{package}\t{test}\n")
+        file.write(f"{kind}\t{what}\t{test.__module__}.{test.__qualname__}\n")

@@ -308,7 +308,8 @@ fn private(folder: &Path, open: Open) -> Result<(), NotCached> {
 pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new().prefix(".ebb-").tempfile_in(folder)?;
-    file.write_all(bytes)?;
+    // Without the other name in its error.
+    file.as_file_mut().write_all(bytes)?;
     file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;

@@ -52,9 +52,9 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// The whole program, built from `commit`.
-pub fn main(commit: Option<&'static str>) -> ExitCode {
-    let command = Cli::command().long_version(&*long_version(commit).leak());
+/// The whole program, built from `commit`; `is_static` if nothing of the system's is linked.
+pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
+    let command = Cli::command().long_version(&*long_version(commit, is_static).leak());
     let parsed = command.try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
     let cli = match parsed {
         Ok(cli) => cli,
@@ -78,9 +78,9 @@ pub fn main(commit: Option<&'static str>) -> ExitCode {
 }
 
 /// What `--version` prints after the name. `-V` prints the number alone.
-fn long_version(commit: Option<&str>) -> String {
+fn long_version(commit: Option<&str>, is_static: bool) -> String {
     let system = if cfg!(target_env = "gnu") { "linux-gnu" } else { "linux-musl" };
-    let linked = if cfg!(target_feature = "crt-static") { ", static" } else { "" };
+    let linked = if is_static { ", static" } else { "" };
     let mut text = format!(
         "{}\ncommit {}\ntarget {}-unknown-{system}{linked}\n",
         env!("CARGO_PKG_VERSION"),

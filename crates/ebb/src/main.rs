@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 /// The commit that it was built from.
 const COMMIT: Option<&str> = option_env!("EBB_COMMIT");
+/// Whether it needs no library of the system.
+const IS_STATIC: bool = cfg!(target_feature = "crt-static");
 
 #[cfg(feature = "carried")]
 mod carried {
@@ -58,5 +60,5 @@ fn without_modules() {}
 fn main() -> ExitCode {
     without_modules();
     ebb_process::carried::set(carried::CONTENTS);
-    ebb::cli::main(COMMIT)
+    ebb::cli::main(COMMIT, IS_STATIC)
 }

@@ -166,7 +166,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         programs::resolve_all(specs.clone(), &workload)?;
     }
     let output = output_folder(args)?;
-    let scratch = tempfile::tempdir()?;
+    let scratch = tempfile::tempdir().map_err(|error| {
+        Failure::new(Exit::NotWritten, format!("no folder for temporary files: {error}"))
+            .remedy("name one by TMPDIR")
+    })?;
     let temporary = scratch.path().to_owned();
     let logs = match &output {
         Some(output) => Logs::new(output.logs(), Some(temporary)),
