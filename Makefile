@@ -16,7 +16,7 @@ PACKED = $(CURDIR)/target/packed
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build dist check demo test test-long bench format lint unit unit-programs packages library preloadable tool static python loom preload docs site install-compat
+.PHONY: help build dist release check demo test test-long bench format lint unit unit-programs packages library preloadable tool static python loom preload docs site install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -43,6 +43,9 @@ dist: # dist/: archives, wheels, SBOMs and checksums of a release; ARCHS=x86_64 
 	$(MAKE) static
 	ci/python-env.sh packages
 	packages/.venv/bin/python packages/dist.py $(ARCHS)
+
+release: # VERSION=...: version, changelog, tag and dist/; prints how to upload; docs/releasing.md
+	@python3 packages/release.py "$(VERSION)"
 
 site: tool # site/: the documentation with a search, to be read from the disk
 	ci/python-env.sh packages/site

@@ -27,5 +27,5 @@ fi
 
 export EBB_TEST_PYTHON_FREE_THREADED=$python
 "${CARGO:-cargo}" test -p ebb-inspect --test cpython own_mimalloc:: -- --ignored
-"${CARGO:-cargo}" test -p ebb --test why own_mimalloc -- --ignored
+"${CARGO:-cargo}" test -p ebbmalloc-cli --test why own_mimalloc -- --ignored
 EBB_TEST_PYTHONS=$python "${CARGO:-cargo}" test -p ebbmalloc-c --test preload pythons::

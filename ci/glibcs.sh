@@ -36,4 +36,4 @@ echo "glibc $(ls "$folder" | tr '\n' ' ')and this machine's"
 [[ $# -eq 0 ]] || exit 0
 export EBB_TEST_OLD_GLIBC=$PWD/target/glibcs/${releases[0]}
 "${CARGO:-cargo}" test --release -p ebbmalloc-c --test preload startup::split
-"${CARGO:-cargo}" test -p ebb --test run hosts
+"${CARGO:-cargo}" test -p ebbmalloc-cli --test run hosts

@@ -59,7 +59,7 @@ quick)
     carry_header
     RUSTFLAGS="$program_flags" CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
         CARGO_PROFILE_RELEASE_DEBUG=0 \
-        ${CARGO:-cargo} build --release -p ebb --features carried --target "$own-unknown-linux-gnu"
+        ${CARGO:-cargo} build --release -p ebbmalloc-cli --features carried --target "$own-unknown-linux-gnu"
     cp "target/$own-unknown-linux-gnu/release/ebb" target/release/ebb.new
     mv target/release/ebb.new target/release/ebb
     exit
@@ -138,7 +138,7 @@ carry_header
 for arch in $archs; do
     target=$arch-unknown-linux-gnu
     # A panic aborts, so the program needs no unwind tables; debuggers find theirs in the debug file.
-    RUSTFLAGS="$program_flags $same -C force-unwind-tables=no" ${CARGO:-cargo} build --profile dist -p ebb --features carried --target "$target"
+    RUSTFLAGS="$program_flags $same -C force-unwind-tables=no" ${CARGO:-cargo} build --profile dist -p ebbmalloc-cli --features carried --target "$target"
     split "$arch" "target/$target/dist/ebb" "target/static/$arch/ebb"
     chmod 755 "target/static/$arch/ebb"
 done

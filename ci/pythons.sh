@@ -85,4 +85,4 @@ if [[ -z $executes ]]; then
     echo "pythons.sh: no 3.14 here, whose remote execution could be tried" >&2
     exit 3
 fi
-EBB_TEST_PYTHON_314=$executes "${CARGO:-cargo}" test -p ebb --test trim remote:: -- --ignored
+EBB_TEST_PYTHON_314=$executes "${CARGO:-cargo}" test -p ebbmalloc-cli --test trim remote:: -- --ignored

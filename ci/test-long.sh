@@ -4,7 +4,7 @@
 # this machine's paths. Status 0 if no step failed.
 #
 # A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
-# ci/hosts.sh, ci/free-threaded.sh) and is skipped.
+# ci/hosts.sh, ci/free-threaded.sh, packages/crates.py, ci/semver.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=${CARGO_TARGET_DIR:-target}/test-long.log
@@ -52,16 +52,16 @@ say
 # of a million signals, churn of 20000 threads, more of CPython's tests.
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
 # The labelled processes, and what each remedy brings.
-step EBB_LONG=1 cargo test -p ebb --test why
+step EBB_LONG=1 cargo test -p ebbmalloc-cli --test why
 # Before a step builds another target/release/ebb.
-step cargo test -p ebb --test library
+step cargo test -p ebbmalloc-cli --test library
 # What a look changes in services that fork: celery, PostgreSQL, redis while it saves.
-step EBB_LONG=1 cargo test -p ebb --test look
+step EBB_LONG=1 cargo test -p ebbmalloc-cli --test look
 # Readers of allocators inside Rust programs.
 step EBB_LONG=1 cargo test -p ebb-inspect --test regions
 # malloc_trim called from outside, 1000 times in each program and service; ebb killed 100 times meanwhile.
 step EBB_LONG=1 cargo test --release -p ebb-inject --test survive
-step EBB_LONG=1 cargo test --release -p ebb --test trim
+step EBB_LONG=1 cargo test --release -p ebbmalloc-cli --test trim
 # Model test of the heap, 32 programs of requests in `make test`.
 step PROPTEST_CASES=4000 cargo test --release -p ebbmalloc-core --lib random_programs
 # Every schedule of the models that end within minutes: none of them has a hundred forced switches. In the others two threads
@@ -88,6 +88,10 @@ step ci/glibcs.sh
 step ci/pythons.sh
 # A free-threaded CPython, built from Debian's sources.
 step ci/free-threaded.sh
+# The crates that are published, outside of the workspace; with the oldest Rust, too. Their interfaces against the last release.
+step packages/crates.py
+step packages/crates.py --oldest
+step ci/semver.sh
 # What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here. A quick
 # build and python3 are in `make test`.
 step ci/musl-python.sh target/pythons/musl

@@ -15,7 +15,7 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
 LICENCE_FILE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?", re.IGNORECASE)
-PROGRAMS = ("ebb", "ebbmalloc-c")
+PROGRAMS = ("ebbmalloc-cli", "ebbmalloc-c")
 
 
 @dataclass(frozen=True, order=True)

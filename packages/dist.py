@@ -9,6 +9,7 @@
 for all of them
 
     ebbmalloc-VERSION-image.tar                 OCI layout of an index and its images
+    *.crate                                     as `cargo publish` uploads them
     ebbmalloc-VERSION-image.digest              of the index
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
@@ -30,6 +31,7 @@ import subprocess
 
 import archive
 import components
+import crates
 import images
 import sbom
 import wheel
@@ -122,13 +124,15 @@ def main() -> None:
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
-    for old in [*out.glob("ebbmalloc-*"), *out.glob("SHA256SUMS")]:
+    for old in [*out.glob("ebbmalloc-*"), *out.glob("*.crate"), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
     trees = {arch: pack(arguments.built / arch, arch, out, epoch, arguments.level) for arch in arguments.arch}
     images.build(trees, out, epoch, arguments.level)
     shutil.rmtree(out / "tree")
-    files = sorted(out.glob("ebbmalloc-*"))
+    for crate in crates.pack(crates.published()):
+        shutil.copy(crate, out)
+    files = sorted({*out.glob("ebbmalloc-*"), *out.glob("*.crate")})
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     (out / "SHA256SUMS").write_text(sums)
     print(sums, end="")

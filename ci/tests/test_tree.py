@@ -12,8 +12,9 @@ FILES_MOST = 1_300
 
 
 def sizes() -> dict[str, int]:
+    """Links to other files have none of their own."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    files = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    files = [name for name in listed.split("\0") if name and (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
     return {name: (ROOT / name).stat().st_size for name in files}
 
 

@@ -10,10 +10,10 @@ cd "$(dirname "$0")/../.."
 # The path of a built test, from what cargo prints.
 build() { "${CARGO:-cargo}" test --no-run "$@" 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p'; }
 
-"${CARGO:-cargo}" build --release -p ebbmalloc-c -p ebb
+"${CARGO:-cargo}" build --release -p ebbmalloc-c -p ebbmalloc-cli
 preload=$(realpath "$(build --release -p ebbmalloc-c --test preload)")
-trim=$(realpath "$(build -p ebb --test trim)")
-look=$(realpath "$(build -p ebb --test look)")
+trim=$(realpath "$(build -p ebbmalloc-cli --test trim)")
+look=$(realpath "$(build -p ebbmalloc-cli --test look)")
 # The suite would build the library in the machine otherwise, which takes long.
 EBB_TEST_PRELOAD=$(realpath "${CARGO_TARGET_DIR:-target}/release/libebbmalloc.so")
 export EBB_TEST_PRELOAD

@@ -10,7 +10,7 @@ fn an_allocator_is_named_by_its_table_only() {
     let names: BTreeSet<&str> = Allocator::ALL.map(Allocator::name).into();
     let workspace = Workspace::read(&Workspace::root());
     // The allocator's own crates are below the table.
-    let of_tool = |package: &str| package.starts_with("ebb-") || package == "ebb";
+    let of_tool = |package: &str| package.starts_with("ebb-") || package == "ebbmalloc-cli";
     let found =
         workspace.modules.iter().filter(|module| of_tool(&module.package)).flat_map(|module| {
             let literals = module.strings.iter().filter(|(text, _)| names.contains(text.as_str()));

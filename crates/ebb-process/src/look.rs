@@ -102,7 +102,7 @@ mod tests {
             ("root", 2, None),
             ("root", 3, Some(Gate::YamaNobody)),
         ];
-        let text = include_str!("../../../ci/vm/recorded/yama.txt");
+        let text = include_str!("recorded/yama.txt");
         for (who, scope, gate) in cases {
             let title = format!("== {who}, scope {scope}\n");
             let (_, section) = text.split_once(&title).expect(&title);

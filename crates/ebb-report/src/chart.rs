@@ -183,7 +183,7 @@ fn short(name: &str) -> String {
 mod tests {
     use super::super::drawing::{NARROW, WIDE};
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
 
     #[test]
     fn each_variant_has_a_line_a_band_a_live_heap_and_a_label() {

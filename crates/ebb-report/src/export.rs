@@ -188,7 +188,7 @@ fn disturbed(variant: &Variant) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
 
     fn read(text: &str) -> Vec<csv::StringRecord> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());

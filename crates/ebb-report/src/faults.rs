@@ -55,7 +55,7 @@ fn micros(cost_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
     use ebb_trial::results::Figure;
 
     /// The example's trial, whose variants had so many page faults and refaults.

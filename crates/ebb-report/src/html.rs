@@ -180,7 +180,7 @@ fn data(timeline: &Timeline) -> String {
 mod tests {
     use super::*;
     use crate::drawing::COLOURS;
-    use crate::example;
+    use ebb_trial::example;
 
     #[test]
     fn the_page_is_whole_and_needs_no_network() {

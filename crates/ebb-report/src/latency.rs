@@ -117,7 +117,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 mod tests {
     use super::super::drawing::{NARROW, WIDE};
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
     use ebb_trial::results::LoadResult;
 
     fn trial() -> Trial {

@@ -24,9 +24,3 @@ pub mod tables;
 pub mod text;
 mod timeline;
 pub mod trim;
-
-#[cfg(test)]
-#[path = "../../ebb-trial/src/example.rs"]
-mod example;
-#[cfg(test)]
-use ebb_trial::results;

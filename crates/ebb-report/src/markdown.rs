@@ -77,7 +77,7 @@ pub(super) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
 
     #[test]
     fn the_file_says_what_the_terminal_says() {

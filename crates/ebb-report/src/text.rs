@@ -82,7 +82,7 @@ fn in_lines(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
 
     #[test]
     fn a_terminal_sees_figures_notes_and_the_verdict_last() {

@@ -224,7 +224,7 @@ pub(super) fn value_at(curve: &[(f64, f64)], at_s: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use ebb_trial::example;
 
     #[test]
     fn phases_of_different_length_lie_on_one_axis() {

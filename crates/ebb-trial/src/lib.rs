@@ -16,8 +16,8 @@ pub mod choice;
 pub mod cost;
 pub mod disturbance;
 pub mod engine;
-#[cfg(test)]
-mod example;
+#[cfg(any(test, feature = "example"))]
+pub mod example;
 pub mod interrupt;
 pub mod launch;
 mod load;

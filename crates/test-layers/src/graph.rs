@@ -206,7 +206,7 @@ impl Resolver<'_> {
     fn other_crate(&self, at: ModuleId, name: &str) -> Option<Target> {
         let package = &self.module(at).package;
         let dependencies = &self.workspace.crates.get(package)?.dependencies;
-        let is_it = |other: &&String| other.replace('-', "_") == name;
+        let is_it = |other: &&String| self.workspace.crates[*other].import_name == name;
         // A program next to its library names it like a dependency.
         let other = dependencies.iter().chain([package]).find(is_it)?;
         let library = self.workspace.crates[other].library?;

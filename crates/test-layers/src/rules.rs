@@ -119,7 +119,7 @@ fn upwards(layers: &Table, workspace: &Workspace, graph: &Graph) -> BTreeSet<Str
         }
     }
     let with_folders = workspace.crates.iter().filter(|(_, found)| found.folders.len() > 1);
-    let unlisted = with_folders.filter(|(name, _)| !tables.contains_key(*name));
+    let unlisted = with_folders.filter(|(_, found)| !tables.contains_key(&found.folder));
     wrong.extend(
         unlisted.map(|(name, _)| format!("{name}: its folders have no order in layers.toml")),
     );

@@ -12,6 +12,10 @@ use crate::parse::{self, Parsed};
 pub struct Crate {
     /// Names of the workspace's crates among `[dependencies]`, of every target.
     pub dependencies: BTreeSet<String>,
+    /// Its name below `crates`.
+    pub folder: String,
+    /// What others import it as.
+    pub import_name: String,
     /// The root of the library.
     pub library: Option<ModuleId>,
     /// Folders right under `src`.
@@ -56,8 +60,14 @@ impl Workspace {
         }
         let names: BTreeSet<_> = manifests.iter().map(|(name, ..)| name.clone()).collect();
         for (name, folder, manifest) in manifests {
-            let mut found =
-                Crate { dependencies: dependencies(&manifest, &names), ..Crate::default() };
+            let library_name =
+                manifest.get("lib").and_then(|library| library.get("name")?.as_str());
+            let mut found = Crate {
+                folder: folder.file_name().unwrap().to_str().unwrap().to_owned(),
+                dependencies: dependencies(&manifest, &names),
+                import_name: library_name.unwrap_or(&name).replace('-', "_"),
+                ..Crate::default()
+            };
             let source = folder.join("src");
             found.folders = subfolders(&source);
             let library = source.join("lib.rs");

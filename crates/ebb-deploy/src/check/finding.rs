@@ -219,20 +219,3 @@ pub struct Judged {
     /// What is wrong.
     pub findings: Vec<Finding>,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_all_documented() {
-        let page = include_str!("../../../../docs/check.md");
-        let mut names: Vec<&str> = Id::ALL.iter().map(|id| id.name()).collect();
-        for name in &names {
-            assert!(page.contains(&format!("### {name}\n")), "{name} has no section");
-        }
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), Id::ALL.len());
-    }
-}

@@ -5,8 +5,7 @@ use super::*;
 
 /// The recorded cgroups, below one mount: the sections of one file.
 fn mount() -> tempfile::TempDir {
-    let text =
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded/cgroups.txt"));
+    let text = include_str!("../recorded/cgroups.txt");
     let sections = text.split("-- ").skip(1);
     let files = sections.map(|it| it.split_once(" --\n").unwrap());
     folder(&files.collect::<Vec<_>>())

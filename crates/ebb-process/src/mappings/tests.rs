@@ -88,7 +88,7 @@ fn the_kinds_of_this_process_add_up_to_what_the_kernel_says() {
 /// A python of which 96 MiB are held in 64: of a real kernel, recorded by `ci/vm/record.sh`.
 #[test]
 fn recorded_mappings_that_are_partly_in_swap() {
-    let text = include_bytes!("../../../../ci/vm/recorded/swapped/smaps");
+    let text = include_bytes!("../recorded/swapped/smaps");
     let maps = MemoryMaps::from_buf_read(&text[..]).unwrap();
     let kinds = by_kind(&maps, &Hints::default());
     let swap: u64 = kinds.values().map(|usage| usage.swap).sum();
@@ -105,7 +105,7 @@ fn recorded_mappings_that_are_partly_in_swap() {
 /// `ebb why` reads nothing that would bring a page back: the two figures are of before and after two of its runs.
 #[test]
 fn recorded_looks_bring_nothing_back_from_swap() {
-    let status = include_str!("../../../../ci/vm/recorded/swapped/status");
+    let status = include_str!("../recorded/swapped/status");
     let (before, after) = status.trim_end().split_once('\n').unwrap();
     assert!(before.starts_with("VmSwap:"));
     assert_eq!(before, after);
@@ -115,7 +115,7 @@ fn recorded_looks_bring_nothing_back_from_swap() {
 /// real kernel, recorded by `ci/vm/record.sh`.
 #[test]
 fn recorded_mappings_that_glibc_has_named() {
-    let text = include_str!("../../../../ci/vm/recorded/named/smaps");
+    let text = include_str!("../recorded/named/smaps");
     let maps = MemoryMaps::from_buf_read(text.as_bytes()).unwrap();
     let kinds = by_kind(&maps, &Hints::default());
     let named = |name: &str| {

@@ -2,7 +2,7 @@
 //!
 //! Used by `load` if the last line is not a summary in the format of `ebb burst`. A tool is recognised by its output, not
 //! by its program name, because tools also run in shells and containers. The tests use the output of real runs
-//! (`tests/fixtures/tools`; the file names have the tools' versions). Pure. A missing figure is `None`.
+//! (`recorded`; the file names have the tools' versions). Pure. A missing figure is `None`.
 
 mod oha;
 mod plain;

@@ -5,7 +5,7 @@ use super::*;
 
 /// A recorded output.
 fn recorded(name: &str) -> String {
-    let path = format!("{}/../ebb/tests/fixtures/tools/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/src/tools/recorded/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

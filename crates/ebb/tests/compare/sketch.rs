@@ -111,7 +111,7 @@ fn a_load_that_nobody_answers_is_told() {
     let load = "--load \"sh -c 'cat hey-0.1.4-nobody.txt'\" --ready 127.0.0.1:{port}";
     let service = fixture().join("service.py");
     let line = format!("{load} --variants glibc -n 1 -- python3 {} {{port}}", service.display());
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tools");
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebb-trial/src/tools/recorded");
     let finished = Finished::by(ebb(&format!("compare {line}")).current_dir(tools));
     finished.expect(20, &["none of its 16 requests was answered"], &[]);
 }

@@ -9,7 +9,11 @@ use ebbmalloc_core::runtime::conf::Id;
 use ebbmalloc_core::runtime::{face, in_force};
 
 /// `version`: the jemalloc whose interface this is, and who gives it.
-const NAME: &core::ffi::CStr = c"5.3.0-0-ebbmalloc-0.1.0";
+const NAME: &core::ffi::CStr = {
+    let bytes = concat!("5.3.0-0-ebbmalloc-", env!("CARGO_PKG_VERSION"), "\0").as_bytes();
+    let Ok(text) = core::ffi::CStr::from_bytes_with_nul(bytes) else { panic!() };
+    text
+};
 
 pub const VERSION: Node = read!("version", Text, |_| Ok(crate::node::text(NAME)));
 

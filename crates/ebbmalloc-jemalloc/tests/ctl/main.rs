@@ -3,7 +3,6 @@
 
 mod figures;
 mod misuse;
-mod table;
 
 use ebbmalloc_core::runtime::Hooks;
 

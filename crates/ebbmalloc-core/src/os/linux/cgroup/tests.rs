@@ -79,7 +79,7 @@ fn pod(tree: &Tree) {
 /// The recorded cgroups: the sections of one file.
 fn recorded() -> Tree {
     let tree = Tree::new();
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/vm/recorded/cgroups.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/os/linux/cgroup/cgroups.txt");
     for section in fs::read_to_string(path).unwrap().split("-- ").skip(1) {
         let (name, text) = section.split_once(" --\n").unwrap();
         tree.file(name, text);

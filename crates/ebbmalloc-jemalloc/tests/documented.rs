@@ -1,12 +1,21 @@
 //! docs/jemalloc.md and the code have the same settings and the same names, and whatever the page says is
 //! there is shown by a test that exists.
 
+use ebbmalloc_core::runtime::Hooks;
 use ebbmalloc_core::runtime::conf::keys::{Effect, IGNORED, KEYS};
 use ebbmalloc_jemalloc::nodes::ROOT;
 use ebbmalloc_jemalloc::{Kind, Node};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+// The library needs them to be linked.
+static HOOKS: Hooks = Hooks::NONE;
+
+#[unsafe(no_mangle)]
+extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {
+    &HOOKS
+}
 
 /// A row of a table: what it is about, what it says, and what shows it.
 struct Row {
