@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 DEMO_PACKAGES = build-essential python3 python3-pip python3-venv redis-server libjemalloc2
-LONG_PACKAGES = qemu-system-x86 qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+LONG_PACKAGES = qemu-system-x86 qemu-system-arm qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES = build-essential cmake python3 python3-pip libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 valgrind \
 	redis-server redis-tools sqlite3 ruby nodejs ripgrep jq ghostscript rustc
 

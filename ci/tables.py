@@ -5,8 +5,8 @@
     ci/tables.py --check    # only name the pages whose tables are not those of the results; exit status 1 then
 
 A page marks the place of a table with `<!-- table: NAME -->` and `<!-- end of table -->`; NAMES below has them.
-Results are benches/results/KIND.json, which benches/publish.py writes, and workloads/NAME/result.json, which
-workloads/publish.py writes.
+Results are benches/results/KIND.json, which benches/publish.py writes, workloads/NAME/result.json, which
+workloads/publish.py writes, and ci/hosts/result.json, which ci/hosts.sh writes.
 """
 
 import json
@@ -320,6 +320,43 @@ def further_table() -> str:
     return markdown(head, rows) + measured("generator", "scale", "python", "python-start")
 
 
+# --- Hosts
+
+# Columns: architecture, whether with the release's own kernel, bytes of a page.
+HOSTS = {
+    "x86-64": ("x86_64", False, 4096),
+    "own kernel": ("x86_64", True, 4096),
+    "aarch64, 4 KiB": ("aarch64", True, 4096),
+    "16 KiB": ("aarch64", True, 16384),
+    "64 KiB": ("aarch64", True, 65536),
+}
+
+
+def hosts_table() -> str:
+    """A row for each libc: on each kind of host how many cases of the suite passed of those that ran; then what failed."""
+    result = json.loads((ROOT / "ci/hosts/result.json").read_text())
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    kernels: dict[tuple[str, str], str] = {}
+    failed = []
+    for host in result["hosts"]:
+        kind = (host["arch"], host["emulated"], host["page_bytes"])
+        column = next(name for name, wanted in HOSTS.items() if wanted == kind)
+        kernel = ".".join(host["kernel"].split(".")[:2])
+        for libc, said in host["libcs"].items():
+            row = (libc, said["version"])
+            cells.setdefault(row, {})[column] = f"{said['cases'] - len(said['failed'])}/{said['cases']}"
+            if host["emulated"]:
+                kernels[row] = kernel
+            wrong = said["failed"] | {f"ebb {what}": said[key] for what, key in (("why", "why"), ("run --verify", "verify")) if said[key]}
+            failed += [f"- {libc} {said['version']}, {column}: `{name}`: {reason}" for name, reason in wrong.items()]
+    rows = [
+        [f"{libc} {version}", kernels.get((libc, version), ""), *(cells[libc, version].get(column, "") for column in HOSTS)]
+        for libc, version in sorted(cells, key=lambda row: (row[0], [int(part) for part in row[1].split(".")]))
+    ]
+    told = f"`{result['command']}`, {result['date']}, {processor_of(result['machine'])}, commit {result['commit']}."
+    return markdown(["libc", "kernel", *HOSTS], rows, left=2) + "\n" + "\n".join([*failed, *([""] if failed else []), told]) + "\n"
+
+
 # --- Pages
 
 NAMES: dict[str, Callable[..., str]] = {
@@ -330,11 +367,12 @@ NAMES: dict[str, Callable[..., str]] = {
     "memory": memory_table,
     "time": time_table,
     "further": further_table,
+    "hosts": hosts_table,
 }
 
 
 def pages() -> list[Path]:
-    found = [ROOT / "README.md", ROOT / "BENCHMARKS.md", ROOT / "workloads/README.md"]
+    found = [ROOT / "README.md", ROOT / "BENCHMARKS.md", ROOT / "workloads/README.md", ROOT / "docs/hosts.md"]
     # The first one's table is in README.md.
     return found + [ROOT / f"workloads/{name}/README.md" for name in WORKLOADS[1:]]
 

@@ -4,7 +4,7 @@
 # this machine's paths. Status 0 if no step failed.
 #
 # A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
-# ci/free-threaded.sh, packages/crates.py, ci/semver.sh) and is skipped.
+# ci/hosts.sh, ci/free-threaded.sh, packages/crates.py, ci/semver.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=${CARGO_TARGET_DIR:-target}/test-long.log
@@ -98,6 +98,8 @@ step ci/musl-python.sh target/pythons/musl
 step make dist "ARCHS=$(uname -m)"
 step packages/.venv/bin/python packages/dist.py --out target/dist-again "$(uname -m)"
 step diff -r dist target/dist-again
+# That program and library on other C libraries. `ci/hosts.sh` has other kernels and architectures too, and takes an hour.
+step ci/hosts.sh '*-x86_64'
 step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null):$(ls "$PWD"/target/pythons/musl/bin/python3.11 2>/dev/null)" python3 -m unittest discover -s packages/tests
 # The site, twice with the same bytes, then in a browser.
 step make site

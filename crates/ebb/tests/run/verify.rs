@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::harness::*;
-use test_needs::needs;
+use test_needs::{needs, skip};
 
 /// Runs a command to its end under `--verify --json`: its output and exit code.
 pub fn verify(allocator: &str, command: &[&str]) -> (Value, Option<i32>) {
@@ -155,6 +155,19 @@ fn a_program_that_ends_at_once_keeps_its_status() {
     assert_eq!(killed.status.signal(), Some(11));
     let missing = run(&["-a", "jemalloc", "--verify", "no-such-command"]);
     assert_refused(&missing, 127, &["no-such-command"]);
+}
+
+/// As the entry point of a container: no signal ends the first process of a namespace.
+#[test]
+fn as_the_first_process_it_reports_the_signal() {
+    let inner = "mount -t proc proc /proc || exit 99; exec \"$EBB\" run -a jemalloc --verify sh -c 'kill -TERM $$'";
+    let mut shell = Command::new("unshare");
+    shell.args(["-r", "-m", "-p", "-f", "sh", "-c", inner]).env("EBB", env!("CARGO_BIN_EXE_ebb"));
+    let output = shell.output().expect("unshare runs");
+    if output.status.code() == Some(99) || stderr(&output).contains("unshare") {
+        skip!("no namespaces: {}", stderr(&output));
+    }
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", stderr(&output));
 }
 
 /// Starts a shell under `--verify`, waits until it says that it is ready, sends `signal` to ebb.

@@ -253,9 +253,10 @@ static pid_t start_neighbour(int flags) {
         for (;;) pause();
     }
     char byte;
+    /* If it was refused, the pipe ends. */
+    close(ready[1]);
     CHECK(read(ready[0], &byte, 1) == 1);
     close(ready[0]);
-    close(ready[1]);
     return child;
 }
 

@@ -160,9 +160,12 @@ fn wait_for_end(pid: i32, flags: WaitPidFlag) -> Result<WaitStatus, Failure> {
 /// Ends this process as the program ended: with its exit status, or by the same signal.
 fn end_like(status: ExitStatus) -> Result<ExitCode, Failure> {
     if let Some(signal) = status.signal() {
-        // The program has left its core already; ours would only bury it.
-        let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
-        let _ = signal_hook::low_level::emulate_default_handler(signal);
+        // No signal ends the first process of a container.
+        if std::process::id() != 1 {
+            // The program has left its core already; ours would only bury it.
+            let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
         // Where that did not end us: what a shell reports for a signal.
         return Ok(ExitCode::from(128 + signal as u8));
     }
