@@ -14,6 +14,7 @@ use super::desired::{Changes, Setting};
 use super::{Desired, Edit, Fixed, Refused};
 
 mod install;
+mod place;
 mod python;
 mod value;
 
@@ -66,8 +67,9 @@ impl Image<'_> {
         // What a release installs has to be there only where the loader looks for it.
         let preload = value::of(self.text, stage, "LD_PRELOAD");
         let needed = preload.map_or(behind, |it| in_front_of(it.start));
-        let at = |behind| install::At { text: self.text, chain: &chain, behind };
-        let is_named = self.desired.library.is_some() || self.spelling(&[], &present).is_some();
+        let at = |behind| place::At { text: self.text, chain: &chain, behind };
+        let asks_already = self.spelling(&[], &present).is_some();
+        let is_named = self.desired.library.is_some() || asks_already;
         let source = install::Source::of(self.desired, Base::parse(base), &at(needed), is_named)?;
         let library = self.desired.library.clone().unwrap_or_else(|| source.library(self.desired));
         let Changes { settings, notes } = self.desired.changes(&library, &present);
@@ -87,7 +89,9 @@ impl Image<'_> {
             (None, None) => behind,
         };
         let spelling = self.spelling(&settings, &present).unwrap_or(library);
-        if self.desired.preloads() && !self.has_library(&fixed, &new, behind)? {
+        // A folder that is copied whole may have the library of an image that asks for it, and of no other.
+        let is_guess = !asks_already && is_only_in_a_folder(&chain, &spelling);
+        if self.desired.preloads() && (is_guess || !self.has_library(&fixed, &new, behind)?) {
             fixed.edits.extend(source.edits(self.desired, &at(install_behind), &spelling)?);
             fixed.notes.extend(source.notes(self.desired));
         }
@@ -189,6 +193,14 @@ impl Image<'_> {
 
 fn pieces(stages: &Stages) -> impl Iterator<Item = &Piece> {
     stages.all().iter().flat_map(|it| &it.pieces)
+}
+
+/// Whether nothing but a folder that is copied whole may bring the file `path`.
+fn is_only_in_a_folder(chain: &[&Stage], path: &str) -> bool {
+    let copies: Vec<_> = chain.iter().flat_map(|it| &it.copies).map(|it| &it.value).collect();
+    path.contains('/')
+        && copies.iter().any(|it| it.brings(path))
+        && !copies.iter().any(|it| it.names(path))
 }
 
 /// The last instruction after which only instructions come that say how the container starts.

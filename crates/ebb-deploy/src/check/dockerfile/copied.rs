@@ -12,25 +12,26 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Whether the file `path` comes from here: as the destination itself, or inside it.
+    /// Whether the file `path` may come from here: by its name, or in a folder that is copied whole.
     pub fn brings(&self, path: &str) -> bool {
+        let folder = format!("{}/", self.to.trim_end_matches('/'));
+        let is_whole = |source: &String| {
+            source.ends_with('/') || source == "." || !file_name(source).contains('.')
+        };
+        self.names(path) || path.starts_with(&folder) && self.sources.iter().any(is_whole)
+    }
+
+    /// Whether the file `path` comes from here by its name: as the destination itself, or inside it.
+    pub fn names(&self, path: &str) -> bool {
         let to = self.to.trim_end_matches('/');
         let Some((folder, name)) = path.rsplit_once('/') else {
             return self.sources.iter().any(|it| file_name(it) == path);
         };
-        if to == path {
-            return true;
-        }
         let is_called = |source: &String| {
             let own = file_name(source);
             own == name || own.contains('*') && is_like(own, name)
         };
-        // A folder that is copied whole may hold anything.
-        let whole = |source: &String| {
-            source.ends_with('/') || source == "." || !file_name(source).contains('.')
-        };
-        to == folder && self.sources.iter().any(is_called)
-            || path.starts_with(&format!("{to}/")) && self.sources.iter().any(whole)
+        to == path || to == folder && self.sources.iter().any(is_called)
     }
 
     /// Where the file `source` lies in the image.

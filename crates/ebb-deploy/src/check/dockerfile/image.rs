@@ -318,13 +318,13 @@ mod tests {
         let stages = Stages::parse(TEXT).unwrap();
         let copy = &stages.chain(None).unwrap()[0].copies[0].value;
         let whole = Copied { from: None, sources: vec!["out".to_owned()], to: "/app".to_owned() };
-        for (copied, path, brings) in [
-            (copy, "/usr/local/lib/libjemalloc.so.2", true),
-            (copy, "/usr/local/lib/libjemalloc.so.1", false),
-            (copy, "/usr/lib/libjemalloc.so.2", false),
-            (&whole, "/app/lib/a.so", true),
+        for (copied, path, brings, names) in [
+            (copy, "/usr/local/lib/libjemalloc.so.2", true, true),
+            (copy, "/usr/local/lib/libjemalloc.so.1", false, false),
+            (copy, "/usr/lib/libjemalloc.so.2", false, false),
+            (&whole, "/app/lib/a.so", true, false),
         ] {
-            assert_eq!(copied.brings(path), brings, "{path}");
+            assert_eq!((copied.brings(path), copied.names(path)), (brings, names), "{path}");
         }
     }
 

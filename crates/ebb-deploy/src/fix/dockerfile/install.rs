@@ -5,7 +5,6 @@
 //! up on every architecture, where a path would hold the name of one.
 
 use crate::check::base::Base;
-use crate::check::dockerfile::{Piece, Stage};
 use crate::check::library::file_name;
 use ebb_allocators::Allocator;
 
@@ -13,6 +12,7 @@ use crate::fix::Refused;
 use crate::fix::desired::{Desired, IMAGE, LIBRARY, Release, SONAME};
 use crate::fix::edit::{Edit, line_end};
 
+use super::place::{At, is_root, leaves_root};
 use super::python;
 
 /// Where the library comes from.
@@ -52,13 +52,6 @@ const APT: Manager = Manager {
 const APK: Manager = Manager { commands: &[&["apk", "add"]], run: ("RUN apk add --no-cache ", "") };
 const DNF: Manager =
     Manager { commands: &[&["dnf", "install"]], run: ("RUN dnf install -y ", " && dnf clean all") };
-
-pub(super) struct At<'a> {
-    pub(super) text: &'a str,
-    pub(super) chain: &'a [&'a Stage],
-    /// The instruction after which a copy goes.
-    pub(super) behind: &'a Piece,
-}
 
 /// Releases of Debian and Ubuntu by the names in tags, before and after libraries were renamed for 64-bit time.
 const RELEASES: [&str; 2] = ["bullseye bookworm focal jammy", "trixie forky noble plucky questing"];
@@ -286,14 +279,6 @@ fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
     let first_user = first_user.filter(|it| stage.pieces[*it].at.start < at.behind.at.end);
     let behind = first_user.map_or(at.behind, |it| &stage.pieces[it.saturating_sub(1)]);
     vec![Edit::below(at.text, behind.at.end, &[run], why)]
-}
-
-fn is_root(user: &str) -> bool {
-    matches!(user.split(':').next(), Some("root" | "0"))
-}
-
-pub(super) fn leaves_root(piece: &Piece) -> bool {
-    piece.user.as_deref().is_some_and(|user| !is_root(user))
 }
 
 /// Debian's name of the package, which depends on the release for some.

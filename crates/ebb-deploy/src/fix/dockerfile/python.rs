@@ -1,6 +1,6 @@
 //! How an image installs Python packages. Pure.
 
-use super::install::{At, leaves_root};
+use super::place::{At, leaves_root};
 
 /// What puts packages elsewhere than where programs on the PATH are, and what is no plain list of commands.
 const ELSEWHERE: [&str; 9] =
