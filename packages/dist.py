@@ -5,12 +5,13 @@
     ebbmalloc-VERSION-ARCH-linux-debug.tar.gz   debug information, for the same place
     ebbmalloc-VERSION-ARCH-linux.cdx.json       CycloneDX
     ebbmalloc-VERSION-py3-none-....whl
+    *.deb, *.rpm, *.apk                         packages of distributions
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
     packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...
 
---built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a (built if missing), their debug files; default target/static
+--built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a (built if missing), libjemalloc.so.2, debug files; default target/static
 """
 
 import argparse
@@ -24,10 +25,13 @@ import subprocess
 import archive
 import components
 import sbom
+import system
 import wheel
 
 ROOT = components.ROOT
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+# In dist/.
+FILES = ("ebbmalloc-*", "*.deb", "*.rpm", "*.apk")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE")
 PKG_CONFIG = """prefix=${{pcfiledir}}/../..
 libdir=${{prefix}}/lib
@@ -69,6 +73,7 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
     """The files of an archive."""
     put(built / "ebb", tree / "bin/ebb")
     put(built / "libebbmalloc.so", tree / "lib/libebbmalloc.so")
+    (tree / "lib" / system.SONAME).symlink_to("libebbmalloc.so")
     library = built / "libebbmalloc.a"
     put(library if library.exists() else built_archive(arch), tree / "lib/libebbmalloc.a")
     put(ROOT / "crates/ebbmalloc-c/include/ebbmalloc.h", tree / "include/ebbmalloc.h")
@@ -92,11 +97,17 @@ def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
     archive.write(tree, packed, epoch)
     (out / f"{name}.cdx.json").write_text(sbom.bill(name, packed, parts, epoch))
     wheel.build(tree, out / "tree/wheel", out, epoch)
+    system.build(tree, built / system.JEMALLOC, arch, out, epoch)
     if (built / "ebb.debug").exists():
         debug = out / "tree" / f"{name}-debug"
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
         archive.write(debug, out / f"{name}-debug.tar.gz", epoch)
+
+
+def made(out: Path) -> list[Path]:
+    """What a run of this script leaves in dist/, besides the sums."""
+    return sorted({path for pattern in FILES for path in out.glob(pattern)})
 
 
 def main() -> None:
@@ -107,15 +118,15 @@ def main() -> None:
     arguments = parser.parse_args()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
     out = arguments.out
+    system.check_tools()
     out.mkdir(parents=True, exist_ok=True)
-    for old in [*out.glob("ebbmalloc-*"), *out.glob("SHA256SUMS")]:
+    for old in [*made(out), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
     for arch in arguments.arch:
         pack(arguments.built / arch, arch, out, epoch)
     shutil.rmtree(out / "tree")
-    files = sorted(out.glob("ebbmalloc-*"))
-    sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+    sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made(out))
     (out / "SHA256SUMS").write_text(sums)
     print(sums, end="")
 
