@@ -80,13 +80,14 @@ README_DEBIAN = """ebbmalloc for programs that are linked to jemalloc
 
 For one service, in its environment:
 
-    LD_LIBRARY_PATH=/{folder}
+    LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/ebbmalloc
 
 For the whole machine:
 
-    echo /{folder} > /etc/ld.so.conf.d/00-ebbmalloc.conf && ldconfig
+    echo /usr/lib/x86_64-linux-gnu/ebbmalloc > /etc/ld.so.conf.d/00-ebbmalloc.conf && ldconfig
 
-Remove that file and run ldconfig again before you remove the package.
+On arm64 the folder is /usr/lib/aarch64-linux-gnu/ebbmalloc. Remove the file and run ldconfig again before you remove the
+package.
 """
 
 COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -208,7 +209,7 @@ class Packages:
             to.folder_of_its_own(folder)
         to.file(f"{folder}/{JEMALLOC}", self.compat)
         if self.format.name == "deb":
-            to.file(f"usr/share/doc/{self.format.compat}/README.Debian", README_DEBIAN.format(folder=folder))
+            to.file(f"usr/share/doc/{self.format.compat}/README.Debian", README_DEBIAN)
         return {"deb": {"fields": {"Multi-Arch": "same"}}}
 
     def documents(self, name: str, to: Contents, licences: str) -> None:

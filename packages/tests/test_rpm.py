@@ -1,0 +1,101 @@
+"""The .rpm packages: checked by rpm and rpmlint, and their life in an empty root."""
+
+from pathlib import Path
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from made import DIST, needs, one
+import roots
+import test_debian
+
+import components  # of packages/, as system
+import system
+
+NAMES = ("ebb", "ebbmalloc", "ebbmalloc-devel", "ebbmalloc-jemalloc-compat")
+
+
+def packages(arch: str, folder: Path = DIST, version: str = components.version()) -> list[Path]:
+    return [folder / f"{name}-{version}-1.{arch}.rpm" for name in NAMES]
+
+
+def archs() -> list[str]:
+    one("SHA256SUMS")
+    found = [arch for arch in roots.DEBIAN if packages(arch)[0].exists()]
+    if not found:
+        raise unittest.SkipTest(f"{DIST} has no .rpm: make dist")
+    return found
+
+
+@needs("rpm")
+class Rpm(unittest.TestCase):
+    def run_rpm(self, *arguments) -> str:
+        done = subprocess.run(["rpm", *arguments], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_digests_and_fields(self):
+        for arch in archs():
+            for package in packages(arch):
+                self.assertIn("digests OK", self.run_rpm("-K", "--nosignature", package))
+                fields = self.run_rpm("-qip", "--nosignature", package)
+                for name, value in (("Version", components.version()), ("Architecture", arch), ("License", "MIT OR Apache-2.0"),
+                                    ("Build Host", "localhost")):
+                    self.assertRegex(fields, rf"(?m)^{name} *: {re.escape(value)}$")
+
+    def test_installed_upgraded_and_removed(self):
+        if not shutil.which("go"):
+            self.skipTest("go is not installed, which makes the older packages")
+        for arch in archs():
+            with self.subTest(arch), tempfile.TemporaryDirectory() as folder:
+                test_debian.older(arch, Path(folder))
+                self.life(arch, Path(folder))
+
+    def life(self, arch: str, folder: Path) -> None:
+        root = folder / "root"
+        root.mkdir()
+        options = ["--root", root, "--ignorearch", "--nosignature"]
+        older = packages(arch, folder / "older", test_debian.OLDER)
+        self.run_rpm(*options, "--install", *older)
+        gone = root / "usr/share/man/man1/ebb-older.1.gz"
+        self.assertTrue(gone.exists())
+        self.run_rpm(*options, "--upgrade", *packages(arch))
+        self.assertFalse(gone.exists())
+        self.assertEqual(sorted(self.run_rpm(*options, "-qa", "--qf", "%{name} %{version}\n").split("\n")[:-1]),
+                         [f"{name} {components.version()}" for name in sorted(NAMES)])
+        self.assertEqual(self.run_rpm(*options, "--verify", *NAMES), "")
+        if arch == platform.machine():
+            said = subprocess.run([root / "usr/bin/ebb", "--version"], check=True, capture_output=True, text=True).stdout
+            self.assertIn(f"ebb {components.version()}", said)
+        libraries = root / "usr/lib64"
+        self.assertEqual((libraries / "libebbmalloc.so").resolve(), (libraries / system.SONAME).resolve())
+        self.assertTrue((libraries / "ebbmalloc" / system.JEMALLOC).is_file())
+        self.run_rpm(*options, "--erase", *NAMES)
+        # Folders of the filesystem's own package, which this root lacks.
+        self.assertEqual([path for path in root.rglob("*") if not path.is_dir() and "rpm" not in path.parts], [])
+        self.assertEqual([path for path in root.rglob("*ebb*")], [])
+
+    def test_the_development_package_needs_its_library(self):
+        arch = archs()[0]
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(["rpm", "--root", folder, "--ignorearch", "--nosignature", "--install", packages(arch)[2]],
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f"ebbmalloc = {components.version()}-1 is needed", done.stderr)
+
+
+@needs("rpmlint")
+class Rpmlint(unittest.TestCase):
+    def test_no_error(self):
+        for arch in archs():
+            done = subprocess.run(["rpmlint", *packages(arch)], capture_output=True, text=True)
+            errors = [line for line in done.stdout.splitlines() if ": E: " in line and not expected(line)]
+            self.assertEqual(errors, [], done.stdout + done.stderr)
+
+
+def expected(line: str) -> bool:
+    """`ebb` is static on purpose. Without a libc, no C library's rules hold."""
+    return False
