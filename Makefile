@@ -36,7 +36,7 @@ tool: preloadable
 static: # target/static/{x86_64,aarch64}: ebb and the library as they are released, with debug files
 	CARGO="$(CARGO)" nice ci/program.sh static
 
-dist: # dist/: archives, wheels, SBOMs and checksums of a release; ARCHS=x86_64 leaves the other one out
+dist: # dist/: archives, wheels, packages, SBOMs and checksums of a release; ARCHS=x86_64 leaves the other one out
 	$(MAKE) static
 	ci/python-env.sh packages
 	packages/.venv/bin/python packages/dist.py $(ARCHS)

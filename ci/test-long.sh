@@ -86,11 +86,18 @@ step ci/glibcs.sh
 step ci/pythons.sh
 # A free-threaded CPython, built from Debian's sources.
 step ci/free-threaded.sh
-# What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here.
-step make dist "ARCHS=$(uname -m)"
-step packages/.venv/bin/python packages/dist.py --out target/dist-again "$(uname -m)"
+# What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here, the
+# packages in roots of Debian 11 to 13. The other architecture, emulated, where its compiler and Rust library are here.
+archs=$(uname -m)
+case $archs in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
+if command -v "$other-linux-gnu-gcc" >/dev/null && [ -d "$(rustc --print target-libdir --target "$other-unknown-linux-gnu")" ]; then
+    archs="$archs $other"
+fi
+step make dist "ARCHS=$archs"
+# shellcheck disable=SC2086
+step packages/.venv/bin/python packages/dist.py --out target/dist-again $archs
 step diff -r dist target/dist-again
-step EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null)" python3 -m unittest discover -s packages/tests
+step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null)" python3 -m unittest discover -s packages/tests
 # cgroup version 2, on a kernel that has it.
 step ci/vm/tests.sh
 # What a hostile heap may hold, 256 of them in `make test`.

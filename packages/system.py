@@ -17,6 +17,7 @@ import io
 import json
 import os
 from pathlib import Path
+import re
 import shutil
 import subprocess
 import tarfile
@@ -299,9 +300,13 @@ def with_file(tar_gz: bytes, name: str, text: bytes, epoch: int) -> bytes:
     return packed(out.getvalue())
 
 
-def check_tools() -> None:
+def can_build() -> bool:
+    """Whether there is a Go that knows `tool` lines and is new enough for nfpm."""
     if not shutil.which("go"):
-        raise SystemExit("packages: go is not installed (1.25 or later), which builds nfpm for .deb, .rpm and .apk")
+        return False
+    said = subprocess.run(["go", "env", "GOVERSION"], cwd=HERE / "nfpm", capture_output=True, text=True).stdout
+    number = re.match(r"go(\d+)\.(\d+)", said)
+    return bool(number) and tuple(map(int, number.groups())) >= (1, 25)
 
 
 def build(tree: Path, compat: Path, arch: str, out: Path, epoch: int, version: str | None = None) -> list[Path]:
