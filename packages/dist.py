@@ -25,6 +25,7 @@ import sys
 
 import archive
 import components
+import packer
 import sbom
 import system
 import wheel
@@ -98,7 +99,7 @@ def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
     archive.write(tree, packed, epoch)
     (out / f"{name}.cdx.json").write_text(sbom.bill(name, packed, parts, epoch))
     wheel.build(tree, out / "tree/wheel", out, epoch)
-    if system.can_build():
+    if packer.can_build():
         system.build(tree, built / system.JEMALLOC, arch, out, epoch)
     if (built / "ebb.debug").exists():
         debug = out / "tree" / f"{name}-debug"
@@ -130,7 +131,7 @@ def main() -> None:
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made(out))
     (out / "SHA256SUMS").write_text(sums)
     print(sums, end="")
-    if not system.can_build():
+    if not packer.can_build():
         print("dist.py: no .deb, .rpm and .apk: Go 1.25 or later, which builds nfpm, is missing", file=sys.stderr)
         sys.exit(3)
 

@@ -12,20 +12,14 @@ import argparse
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import format_datetime
-import gzip
-import io
 import json
-import os
 from pathlib import Path
-import re
-import shutil
-import subprocess
-import tarfile
 import tempfile
 
 import components
+import packer
+from packer import Contents, packed
 
-HERE = Path(__file__).resolve().parent
 PROJECT = "https://github.com/ebbmalloc/ebbmalloc"
 MAINTAINER = "The ebbmalloc contributors <ebbmalloc@users.noreply.github.com>"
 SONAME = "libebbmalloc.so.0"
@@ -119,38 +113,6 @@ Libs.private: -pthread
 """
 
 
-def packed(text: str | bytes) -> bytes:
-    return gzip.compress(text.encode() if isinstance(text, str) else text, 9, mtime=0)
-
-
-def indented(text: str) -> str:
-    """As a field of a control file: an empty line is a dot."""
-    return "\n".join(f" {line}" if line.strip() else " ." for line in text.strip().splitlines())
-
-
-class Contents:
-    """The files of one package; those that are made for it lie below `folder`."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.entries: list[dict] = []
-
-    def file(self, path: str, source: Path | str | bytes, mode: int = 0o644, kind: str = "file") -> None:
-        if not isinstance(source, Path):
-            made = self.folder / path
-            made.parent.mkdir(parents=True, exist_ok=True)
-            made.write_bytes(source.encode() if isinstance(source, str) else source)
-            source = made
-        self.entries.append({"src": str(source.resolve()), "dst": f"/{path}", "type": kind, "file_info": {"mode": mode}})
-
-    def link(self, path: str, target: str) -> None:
-        self.entries.append({"src": target, "dst": f"/{path}", "type": "symlink"})
-
-    def folder_of_its_own(self, path: str) -> None:
-        """Which rpm removes only if the package names it."""
-        self.entries.append({"dst": f"/{path}", "type": "dir", "file_info": {"mode": 0o755}})
-
-
 @dataclass(frozen=True)
 class Packages:
     """Of one format and architecture."""
@@ -226,7 +188,7 @@ class Packages:
             return
         folder = f"usr/share/doc/{name}"
         date = format_datetime(datetime.fromtimestamp(self.epoch, timezone.utc))
-        to.file(f"{folder}/copyright", COPYRIGHT.format(project=PROJECT, mit=indented(texts[0].read_text())))
+        to.file(f"{folder}/copyright", COPYRIGHT.format(project=PROJECT, mit=packer.indented(texts[0].read_text())))
         to.file(f"{folder}/licenses.txt.gz", packed(licences))
         to.file(f"{folder}/changelog.gz", packed((components.ROOT / "CHANGELOG.md").read_bytes()))
         to.file(f"{folder}/changelog.Debian.gz", packed(
@@ -254,9 +216,9 @@ class Packages:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(settings | more | {"contents": contents.entries}))
         target = out / self.file_name(name)
-        nfpm("package", "--config", file.resolve(), "--packager", self.format.name, "--target", target.resolve(), epoch=self.epoch)
+        packer.run("package", "--config", file.resolve(), "--packager", self.format.name, "--target", target.resolve(), epoch=self.epoch)
         if self.format.name == "deb" and part == "library":
-            add_control_file(target, "shlibs", f"libebbmalloc 0 {name} (>= {self.version.replace('-', '~', 1)})\n".encode(), self.epoch)
+            packer.add_control_file(target, "shlibs", f"libebbmalloc 0 {name} (>= {self.version.replace('-', '~', 1)})\n".encode(), self.epoch)
         return target
 
     def file_name(self, name: str) -> str:
@@ -266,47 +228,6 @@ class Packages:
             "rpm": f"{name}-{self.full_version}.{arch}.rpm",
             "apk": f"{name}-{self.full_version.replace('~', '_')}.{arch}.apk",
         }[self.format.name]
-
-
-def nfpm(*arguments, epoch: int) -> None:
-    """At the version of packages/nfpm/go.mod."""
-    environment = os.environ | {"SOURCE_DATE_EPOCH": str(epoch), "GOFLAGS": "-mod=readonly"}
-    subprocess.run(["go", "tool", "nfpm", *arguments], cwd=HERE / "nfpm", env=environment, check=True, stdout=subprocess.DEVNULL)
-
-
-def add_control_file(package: Path, name: str, text: bytes, epoch: int) -> None:
-    """nfpm writes no `shlibs`, which libraries must have. A .deb is an `ar` of three members."""
-    data, members, at = package.read_bytes(), [], 8
-    while at < len(data):
-        header, size = data[at:at + 60], int(data[at + 48:at + 58])
-        members.append((header, data[at + 60:at + 60 + size]))
-        at += 60 + size + size % 2
-    with package.open("wb") as file:
-        file.write(data[:8])
-        for header, member in members:
-            if header.startswith(b"control.tar.gz"):
-                member = with_file(member, name, text, epoch)
-            file.write(header[:48] + f"{len(member):<10}".encode() + header[58:] + member + b"\n" * (len(member) % 2))
-
-
-def with_file(tar_gz: bytes, name: str, text: bytes, epoch: int) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(tar_gz)) as old, tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as new:
-        for member in old:
-            new.addfile(member, old.extractfile(member))
-        entry = tarfile.TarInfo(f"./{name}")
-        entry.size, entry.mtime, entry.mode = len(text), epoch, 0o644
-        new.addfile(entry, io.BytesIO(text))
-    return packed(out.getvalue())
-
-
-def can_build() -> bool:
-    """Whether there is a Go that knows `tool` lines and is new enough for nfpm."""
-    if not shutil.which("go"):
-        return False
-    said = subprocess.run(["go", "env", "GOVERSION"], cwd=HERE / "nfpm", capture_output=True, text=True).stdout
-    number = re.match(r"go(\d+)\.(\d+)", said)
-    return bool(number) and tuple(map(int, number.groups())) >= (1, 25)
 
 
 def build(tree: Path, compat: Path, arch: str, out: Path, epoch: int, version: str | None = None) -> list[Path]:

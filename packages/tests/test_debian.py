@@ -14,7 +14,8 @@ import unittest
 from made import DIST, VERDICTS, needs, one
 import roots
 
-import components  # of packages/, as system
+import components  # of packages/, as packer and system
+import packer
 import system
 
 SUITES = ("bullseye", "bookworm", "trixie")
@@ -144,7 +145,7 @@ class Life:
         if os.geteuid() != 0 or not roots.can_emulate(cls.arch):
             raise unittest.SkipTest(f"only root, with user namespaces and qemu-user-static, can run Debian's {roots.DEBIAN[cls.arch]}")
         cls.new = packages(cls.arch)
-        if not system.can_build():
+        if not packer.can_build():
             raise unittest.SkipTest("Go 1.25 or later, which builds nfpm for the older packages, is missing")
         roots.CACHE.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=roots.CACHE.parent)
