@@ -51,23 +51,27 @@ FORMATS = (
 
 TEXTS = {
     "tool": ("utils", "shows and changes how much memory a service holds", """
-ebb tells whether the memory of a running process is live, freed but held by its allocator, or neither; measures under the
-service's own load how much another allocator would save; and starts services on one.
-.
+ebb tells whether the memory of a running process is live, freed but held
+by its allocator, or neither; measures under the service's own load how
+much another allocator would save; and starts services on one.
+
 It is one static program, which carries the ebbmalloc library."""),
     "library": ("libs", "memory allocator that gives memory back by itself", """
-ebbmalloc replaces malloc in long-running services. After a burst it returns idle pages to the kernel within seconds, without
-a setting or a call.
-.
+ebbmalloc replaces malloc in long-running services. After a burst it
+returns idle pages to the kernel within seconds, without a setting or a
+call.
+
 Programs take it by LD_PRELOAD, by "ebb run", or linked."""),
     "development": ("libdevel", "memory allocator that gives memory back by itself (development files)", """
 ebbmalloc replaces malloc in long-running services.
-.
+
 This package has the header, the static library and the file for pkg-config."""),
     "compat": ("libs", "ebbmalloc under the name of libjemalloc.so.2", """
-Programs that are linked to jemalloc run on ebbmalloc if their loader finds this library first.
-.
-It lies in a folder of its own: LD_LIBRARY_PATH or a line in /etc/ld.so.conf.d switches to it."""),
+Programs that are linked to jemalloc run on ebbmalloc if their loader
+finds this library first.
+
+It lies in a folder of its own: LD_LIBRARY_PATH or a line in
+/etc/ld.so.conf.d switches to it."""),
 }
 
 README_DEBIAN = """ebbmalloc for programs that are linked to jemalloc
@@ -136,7 +140,7 @@ class Packages:
         to.file("usr/bin/ebb", self.tree / "bin/ebb", 0o755)
         share = self.tree / "share"
         for page in sorted((share / "man/man1").iterdir()):
-            to.file(f"usr/share/man/man1/{page.name}.gz", packed(page.read_bytes()))
+            to.file(f"usr/share/man/man1/{page.name}.gz", packed(page.read_bytes()), kind="doc" if self.format.name == "rpm" else "file")
         to.file("usr/share/bash-completion/completions/ebb", share / "bash-completion/completions/ebb")
         to.file("usr/share/fish/vendor_completions.d/ebb.fish", share / "fish/vendor_completions.d/ebb.fish")
         to.file(f"{self.format.zsh}/_ebb", share / "zsh/site-functions/_ebb")
@@ -164,7 +168,8 @@ class Packages:
             "rpm": f"{self.format.library} = {self.full_version}",
             "apk": f"{self.format.library}={self.full_version.replace('~', '_')}",
         }[self.format.name]
-        return {"depends": [same], "deb": {"fields": {"Multi-Arch": "same"}}}
+        described = [f"pkgconfig(ebbmalloc) = {self.version}"] if self.format.name == "rpm" else []
+        return {"depends": [same], "provides": described, "deb": {"fields": {"Multi-Arch": "same"}}}
 
     def jemalloc(self, to: Contents) -> dict:
         folder = f"{self.libraries}/ebbmalloc"
@@ -182,8 +187,8 @@ class Packages:
             if self.format.name == "rpm":
                 to.folder_of_its_own(folder)
             kind = "license" if self.format.name == "rpm" else "file"
-            for text in texts:
-                to.file(f"{folder}/{text.name}", text, kind=kind)
+            for path in texts:
+                to.file(f"{folder}/{path.name}", path, kind=kind)
             to.file(f"{folder}/LICENSES.txt", licences, kind=kind)
             return
         folder = f"usr/share/doc/{name}"
@@ -194,6 +199,14 @@ class Packages:
         to.file(f"{folder}/changelog.Debian.gz", packed(
             f"{name} ({self.full_version}) unstable; urgency=medium\n\n  * Release {self.version}.\n\n -- {MAINTAINER}  {date}\n"))
 
+    def rpm_changelog(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        date = datetime.fromtimestamp(self.epoch, timezone.utc).isoformat()
+        entry = {"semver": self.full_version, "date": date, "packager": MAINTAINER, "changes": [{"note": f"Release {self.version}."}]}
+        file = folder / "changelog.yaml"
+        file.write_text(json.dumps([entry]))
+        return file.resolve()
+
     def build(self, part: str, fill, licences: str, out: Path) -> Path:
         name = getattr(self.format, part)
         section, summary, text = TEXTS[part]
@@ -202,12 +215,14 @@ class Packages:
             "name": name, "arch": self.format.architectures[self.arch], "platform": "linux",
             "version": self.version, "release": self.format.release, "maintainer": MAINTAINER, "homepage": PROJECT,
             "section": section, "priority": "optional", "umask": 0o022, "disable_globbing": True,
-            "description": f"{summary}{text}" if self.format.name != "apk" else summary,
+            "description": {"deb": f"{summary}{text}", "rpm": text.strip(), "apk": summary}[self.format.name],
             # Debian has it in the file `copyright`.
             "license": "" if self.format.name == "deb" else "MIT OR Apache-2.0",
         }
         special = {"deb": {"compression": "xz"}, "rpm": {"compression": "xz", "buildhost": "localhost", "summary": summary}}
         more = fill(contents)
+        if self.format.name == "rpm":
+            settings["changelog"] = str(self.rpm_changelog(contents.folder))
         if self.format.name in special:
             settings[self.format.name] = special[self.format.name] | more.pop(self.format.name, {})
         more.pop("deb", None)

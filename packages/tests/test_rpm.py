@@ -17,6 +17,14 @@ import system
 
 NAMES = ("ebb", "ebbmalloc", "ebbmalloc-devel", "ebbmalloc-jemalloc-compat")
 
+EXPECTED = {
+    "no-signature": "who publishes a release signs it",
+    "no-group-tag": "Fedora has no groups",
+    "no-binary": "a static program is none to rpmlint",
+    "library-without-ldconfig-postin": "glibc's own package runs ldconfig after every installation",
+    "library-without-ldconfig-postun": "the same",
+}
+
 
 def packages(arch: str, folder: Path = DIST, version: str = components.version()) -> list[Path]:
     return [folder / f"{name}-{version}-1.{arch}.rpm" for name in NAMES]
@@ -92,10 +100,5 @@ class Rpmlint(unittest.TestCase):
     def test_no_error(self):
         for arch in archs():
             done = subprocess.run(["rpmlint", *packages(arch)], capture_output=True, text=True)
-            errors = [line for line in done.stdout.splitlines() if ": E: " in line and not expected(line)]
+            errors = [line for line in done.stdout.splitlines() if ": E: " in line and line.split()[2] not in EXPECTED]
             self.assertEqual(errors, [], done.stdout + done.stderr)
-
-
-def expected(line: str) -> bool:
-    """`ebb` is static on purpose. Without a libc, no C library's rules hold."""
-    return False
