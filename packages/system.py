@@ -136,6 +136,11 @@ class Packages:
     def full_version(self) -> str:
         return f"{self.version.replace('-', '~', 1)}-{self.format.release}"
 
+    @property
+    def library_mode(self) -> int:
+        """Debian's policy wants libraries that are not executable; rpm's tools want executable ones."""
+        return 0o644 if self.format.name == "deb" else 0o755
+
     def tool(self, to: Contents) -> dict:
         to.file("usr/bin/ebb", self.tree / "bin/ebb", 0o755)
         share = self.tree / "share"
@@ -150,7 +155,7 @@ class Packages:
         return {"suggests": [self.format.library]}
 
     def library(self, to: Contents) -> dict:
-        to.file(f"{self.libraries}/{SONAME}", self.tree / "lib/libebbmalloc.so")
+        to.file(f"{self.libraries}/{SONAME}", self.tree / "lib/libebbmalloc.so", self.library_mode)
         return {
             "rpm": {"provides": [f"{SONAME}()(64bit)"]},
             "apk": {"provides": [f"so:{SONAME}=0"]},
@@ -175,7 +180,7 @@ class Packages:
         folder = f"{self.libraries}/ebbmalloc"
         if self.format.name == "rpm":
             to.folder_of_its_own(folder)
-        to.file(f"{folder}/{JEMALLOC}", self.compat)
+        to.file(f"{folder}/{JEMALLOC}", self.compat, self.library_mode)
         if self.format.name == "deb":
             to.file(f"usr/share/doc/{self.format.compat}/README.Debian", README_DEBIAN)
         return {"deb": {"fields": {"Multi-Arch": "same"}}}
