@@ -13,7 +13,7 @@ UNIT = --workspace --exclude ebbmalloc-c --features ebbmalloc/override-c
 DEMO_DISK = 1000
 TEST_DISK = 8000
 
-.PHONY: help build dist check demo test test-long bench format lint unit unit-programs library preloadable tool static python loom preload docs install-compat
+.PHONY: help build dist check demo test test-long bench format lint unit unit-programs library preloadable tool static python loom preload docs site install-compat
 
 help: # this list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -40,6 +40,10 @@ dist: # dist/: archives, wheels, packages, SBOMs and checksums of a release; ARC
 	$(MAKE) static
 	ci/python-env.sh packages
 	packages/.venv/bin/python packages/dist.py $(ARCHS)
+
+site: tool # site/: the documentation with a search, to be read from the disk
+	ci/python-env.sh packages/site
+	packages/site/.venv/bin/python packages/site/build.py --program target/release/ebb
 
 install-compat: build # PREFIX=...: as the jemalloc of programs that are linked to it; docs/jemalloc.md
 	$(CARGO) build --release -p ebbmalloc-compat
@@ -80,6 +84,7 @@ unit-programs: # builds them
 python: # tests of the workloads, the benchmarks, ci
 	python3 -m unittest discover -s ci/tests
 	python3 -m unittest discover -s packages/tests -k Bytes
+	python3 -m unittest discover -s packages/site/tests -k Pages
 	ci/python-env.sh workloads/sse workloads/leaky
 	cd workloads/sse && .venv/bin/python -m unittest
 	cd workloads/leaky && .venv/bin/python -m unittest

@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     given.repetitions = given.repeat or (2 if given.quick else 5)
     given.lanes = given.lanes or (2 if given.quick else 1)
     given.seeds = given.seeds or (4 if given.quick else SEEDS)
-    # Nobody chooses the seeds: the first is the system's, and part of the result.
+    # The seeds are random: the system gives the first, and the result names it.
     given.seed = int.from_bytes(os.urandom(4)) if given.seed is None else given.seed
     if min(given.repetitions, given.lanes, given.seeds) < 1:
         parser.error("--repeat, --lanes and --seeds are at least 1")

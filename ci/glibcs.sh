@@ -3,7 +3,7 @@
 #
 #   ci/glibcs.sh [CARGO TEST ARGUMENT]...
 #
-# The packages are unpacked beside each other under target/glibcs, never installed (ci/unpack.sh); programs run on them
+# The packages are unpacked next to each other under target/glibcs, never installed (ci/unpack.sh); programs run on them
 # by their own loaders. Without the archive it says so and ends with status 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -96,7 +96,8 @@ if [[ ${EBB_REQUIRE_ALL:-} == 1 ]]; then
     "$here/ci/install.sh" "${must[@]}" "${some[@]}"
     exit
 fi
-# Without a terminal nobody can answer: the few packages without which nothing works are named and installed, unless INSTALL=0.
+# Without a terminal there is no answer to wait for: the few packages that everything needs are named
+# and installed, unless INSTALL=0.
 [[ -t 0 ]] || must_answer=1
 INSTALL=${INSTALL:-${must_answer:-}} "$here/ci/install.sh" "${must[@]}"
 if ((${#some[@]} > 0)); then

@@ -82,7 +82,7 @@ run_cpython() {
         names=("${kept[@]}")
     fi
     mkdir -p "$root/tmp"
-    # A test that is interrupted wants SIGINT, which whoever starts this in the background may have ignored.
+    # A test that is interrupted needs SIGINT, which a shell ignores for commands in the background.
     (cd "$root/tmp" && as_asked env --default-signal=INT "$python" -m test -W -j2 --timeout 600 "${names[@]}")
 }
 run_numpy() {

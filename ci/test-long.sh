@@ -98,6 +98,12 @@ step make dist "ARCHS=$archs"
 step packages/.venv/bin/python packages/dist.py --out target/dist-again $archs
 step diff -r dist target/dist-again
 step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null)" python3 -m unittest discover -s packages/tests
+# The site, twice with the same bytes, then in a browser.
+step make site
+step packages/site/.venv/bin/python packages/site/build.py --program target/release/ebb --out target/site-again
+step diff -r site target/site-again
+step ci/python-env.sh packages/site/tests
+step packages/site/tests/.venv/bin/python -m unittest discover -s packages/site/tests
 # cgroup version 2, on a kernel that has it.
 step ci/vm/tests.sh
 # What a hostile heap may hold, 256 of them in `make test`.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks packages of another release of Debian beside this machine's own: downloaded and checked by apt-get,
+# Unpacks packages of another release of Debian next to this machine's own: downloaded and checked by apt-get,
 # never installed.
 #
 #   ci/unpack.sh RELEASE FOLDER PACKAGE...

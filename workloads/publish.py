@@ -20,7 +20,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 MB = 1_000_000
 Json = dict[str, Any]
-# Of a summary's figures, those that are kept: their names, and what one unit of the file is.
+# Of a summary's figures, the ones that are kept: their names, and what one unit of the file is.
 KEPT = {
     "baseline": ("baseline_mb", MB),
     "peak": ("peak_mb", MB),

@@ -136,7 +136,7 @@ static void *work(void *argument)
 {
     struct thread *thread = argument;
     fill(&thread->list, thread->least, thread->most, thread->total, 1);
-    /* What is freed must not serve those that still allocate. */
+    /* Freed blocks must not serve threads that still allocate. */
     pthread_barrier_wait(&there);
     if (thread->part)
         release(&thread->list, thread->part);

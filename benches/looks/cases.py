@@ -46,7 +46,7 @@ for allocator in ("", "jemalloc", "mimalloc", "tcmalloc", "ebbmalloc", "mimalloc
     for name, plain, others, program in STATES:
         label, rest = (others if allocator else plain), []
         if allocator == "ebbmalloc":
-            # Whole free pages go back by themselves; what stays is what lives and what it pins.
+            # Whole free pages are returned without a call; live objects and the pages they pin stay.
             rest = ["sleep:5000"]
             label = HELD if name[:4] in ("48 B", "200 ", "size") else USE
         case(f"{allocator or 'glibc'}: {name}", label, *program.split(), *rest, preload=allocator)

@@ -1,4 +1,4 @@
-/* An extension with an allocator of its own inside, whose symbols nobody else sees. */
+/* An extension with an allocator of its own inside, whose symbols no other object sees. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * `live`   bytes of blocks that are not freed, with glibc's headers, as far as they were written;
  * `held`   anonymous memory beyond the live blocks, the program's own mappings and what the process began with;
  * `other`  what the program mapped itself;  `own` the allocator's own count of live bytes, -1 without one.
- * Then it waits. On stdin: t has the allocator give back what it can, and prints the RSS before and after.
+ * Then it waits. On stdin: t makes the allocator return what it can, and prints the RSS before and after.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

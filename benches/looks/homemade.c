@@ -1,4 +1,4 @@
-/* An allocator that no tool knows: powers of two from one reservation, free lists, nothing given back. */
+/* An allocator that no tool knows: powers of two from one reservation, free lists; it returns nothing to the kernel. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* witness.so: preloaded behind the allocator under trial into a program of others, it
+/* witness.so: preloaded after the allocator under trial into a program of others, it
  * writes one line per process to the file that BENCH_WITNESS names: the program and the
  * object that answers its malloc. So a run counts only where the preload really happened,
  * in every process of it. Allocates nothing but in that

@@ -11,7 +11,7 @@ from .programs import Program
 
 RETURN_PATTERNS = ["survivors", "tiny", "mid", "idle", "handoff", "phases", "subscribers", "buffers"]
 SPEED_SINGLE = ["pair", "batch", "mixed", "buffers", "realloc", "calloc", "churn", "larson"]
-# Long rows beside the main ones: the libc, the newest peers as they come, the best-tuned, and ours.
+# Long rows in addition to the main ones: libc, the newest peers by default, the best-tuned peer, and ours.
 SHORT_LIST = ("glibc", "jemalloc-new", "jemalloc-new-1s", "mimalloc-3", "ebbmalloc")
 
 

@@ -19,7 +19,7 @@ BURST_COLUMNS = ("glibc", "glibc-python-malloc", "jemalloc", OFF, OURS)
 REST_S = 6
 VALUES, WARMUPS = 3, 1
 
-# Of pyperformance, those that need nothing but the standard library and make objects: benchmark with its arguments,
+# The programs of pyperformance that need only the standard library and make objects: benchmark with its arguments,
 # and how often it is repeated for one value, so that a value takes 0.1 to 0.4 s.
 PYPERFORMANCE = {
     "async_generators": 1,

@@ -57,7 +57,7 @@ class Needs(Machine):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
     def test_what_is_missing_is_said_with_what_to_do(self):
-        # Programs that differ from a machine that has all, options, what is said.
+        # Programs that differ from a machine that has all, options, the output.
         cases = {
             "Debian 12's Rust": (
                 {"rustc": "echo 'rustc 1.63.0'"}, {},

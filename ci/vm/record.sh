@@ -131,7 +131,7 @@ yama() {
 }
 
 named() {
-    # Mappings with the names that glibc gives them since 2.38 where it is told to: an arena beside the main one, a
+    # Mappings with the names that glibc gives them since 2.38 if a tunable asks for it: a secondary arena, a
     # thread's stack, a block of its own mapping. For EBB_VM_RELEASE=named; glibc 2.41 from ci/glibcs.sh.
     local libraries=target/glibcs/trixie/usr/lib/x86_64-linux-gnu
     mkdir -p "$OUT/named"

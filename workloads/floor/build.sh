@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds floor.so beside its source, unless it is newer; the setup of each workload that has the variant calls it.
+# Builds floor.so next to its source, unless it is newer; the setup of each workload that has the variant calls it.
 # Needs a C compiler (Debian: build-essential).
 set -euo pipefail
 

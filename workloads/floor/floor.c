@@ -1,6 +1,6 @@
 /* A process whose heap is trimmed four times a second.
  *
- * Preloaded beside glibc's malloc with MALLOC_ARENA_MAX=1 (a trim leaves the tops of other arenas) it shows how
+ * Preloaded under glibc's malloc with MALLOC_ARENA_MAX=1 (a trim leaves the tops of other arenas) it shows how
  * low glibc's resident memory can be held from outside, at any cost: the floor that the workloads compare
  * with. It defines no malloc, so glibc stays in charge. A forked child has no threads of its parent: it starts its own.
  */

@@ -6,7 +6,7 @@
 #
 # Needs apt-get with Debian's archive, musl-gcc (musl-tools), the kernel's headers (linux-libc-dev), make, perl and Python 3.11 with pip; installs
 # nothing outside of .musl. CPython 3.11, zlib, libffi and OpenSSL are of Debian 12's sources. musl itself is Debian 13's: the wheels have
-# relative relocations packed (DT_RELR), which musl reads since 1.2.4. What is missing is said, with status 3.
+# relative relocations packed (DT_RELR), which musl reads since 1.2.4. It names what is missing, with status 3.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 lacks() { echo "musl.sh: $1" >&2; exit 3; }
@@ -44,7 +44,7 @@ chmod +x cc
 export CC=$build/cc
 jobs=-j$(nproc)
 
-# Each into a log: what fails is told by its end.
+# Each into a log: the end of the log says what failed.
 made() {
     local name=$1
     shift

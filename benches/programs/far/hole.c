@@ -1,4 +1,4 @@
-/* Preloaded: reserves HOLE_GIB GiB of address space that nobody uses, before the program loads its
+/* Preloaded: reserves HOLE_GIB GiB of address space that is never used, before the program loads its
  * plug-ins. The kernel puts what is mapped later below it. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  *
  * with rss and base.rss from smaps_rollup, own the resident bytes of the ledgers
  * (the benchmark's own record) and live the bytes that the survivors requested.
- * Rounding, metadata and caches of the allocator all count against it. Beside it
+ * Rounding, metadata and caches of the allocator all count against it. The next field
  * stands bound_above_live: the pages that hold a byte of a survivor, less live.
  *
  * allocator_cpu_s is the CPU time that no worker and no observer spent: that of the

@@ -125,7 +125,7 @@ struct effort effort_read(const struct worker *workers, unsigned running);
 /* CPU time of the calling thread. */
 double effort_thread_cpu(void);
 
-/* A pattern that nobody chose: sizes, lifetimes, phases, threads and what follows are
+/* A random pattern: sizes, lifetimes, phases, threads and what follows are
  * drawn from the seed alone. Used by patterns.c; described in the output by main.c. */
 
 void draw_generated(struct plan *plan);

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         built_bytes += replace(&table[objects++], &random);
     double build_s = clock_seconds() - from;
 
-    /* What building left behind is over after three seconds; then nothing happens. */
+    /* The after-effects of building are over after three seconds; then nothing happens. */
     sleep_until(clock_seconds() + 3);
     struct cost before = cost_read();
     sleep_until(clock_seconds() + 2);

@@ -26,7 +26,7 @@ extern const struct speed_case single_cases[], threaded_cases[];
 extern const size_t single_case_count, threaded_case_count;
 
 /* malloc that ends the program on failure and writes the block's first and last
- * byte: memory that nobody writes costs an allocator nothing. */
+ * byte: memory that is not written costs an allocator nothing. */
 void *must_allocate(size_t size_bytes);
 
 #endif

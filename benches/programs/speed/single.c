@@ -57,7 +57,7 @@ static uint64_t run_mixed(const struct team *team, unsigned index)
 }
 
 /* buffers: 16 live buffers of 64 KiB to 4 MiB, one replaced each time, every page of
- * it written: what an allocator gives back too early it pays for here. */
+ * it written: an allocator that returns memory too early pays for it here. */
 static uint64_t run_buffers(const struct team *team, unsigned index)
 {
     enum { LIVE = 16, PAGE = 4096 };

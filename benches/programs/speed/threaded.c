@@ -9,7 +9,7 @@
 #include "random.h"
 
 /* One producer, one consumer. Head and tail lie on cache lines of their own, so that
- * the ring costs little beside the request. */
+ * the ring costs little compared with the request. */
 enum { RING = 1024 };
 struct ring {
     _Alignas(64) atomic_uint_fast64_t head; /* written by the producer */

@@ -31,7 +31,7 @@ pub enum Settings {
     Variable(&'static str),
     /// One variable a key: this prefix and the key in upper case.
     Prefix(&'static str),
-    /// Not in this form; the text says what there is instead.
+    /// Not in this form; the text names the alternative.
     None(&'static str),
 }
 
@@ -125,7 +125,7 @@ static TABLE: [Row; 6] = [
 ];
 
 impl Allocator {
-    /// Those that a user can choose for a program, in the order of messages.
+    /// The allocators that a user can choose for a program, in the order of messages.
     pub const CHOICES: [Allocator; 5] = [
         Allocator::Ebbmalloc,
         Allocator::Jemalloc,

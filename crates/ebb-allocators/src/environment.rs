@@ -56,7 +56,7 @@ pub enum SettingError {
     Unsupported {
         /// The allocator.
         allocator: String,
-        /// What there is instead.
+        /// The alternative.
         instead: String,
     },
     /// One of them is not `key:value`.

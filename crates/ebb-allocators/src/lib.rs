@@ -4,7 +4,7 @@
 //! settings into variables.
 //!
 //! - `allocator`: the table of allocators; `packages`: the distributions' packages with a library.
-//! - `environment`, `tunings`, `decay`: its settings; those that are worth a try; when it returns memory.
+//! - `environment`, `tunings`, `decay`: its settings; the settings that are worth a try; when it returns memory.
 //!
 //! ```
 //! use ebb_allocators::{Allocator, Choice, Environment, Library};

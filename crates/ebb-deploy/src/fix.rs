@@ -5,7 +5,7 @@
 //! - [`edit`]: changes of a text, applied and shown.
 //! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`]: one
 //!   kind of file each.
-//! - `insert`: a new entry in a YAML text, in the manner of those that are there.
+//! - `insert`: a new entry in a YAML text, in the style of the existing entries.
 //! - [`report`]: what is proposed, as text and as JSON.
 //! - [`Refused`]: why nothing is proposed.
 //!
@@ -54,7 +54,7 @@ impl Fixed {
     }
 }
 
-/// Why nothing is proposed for a file: what stands in the way, then what to do.
+/// Why nothing is proposed for a file: the obstacle, then what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; {remedy}")]
 pub struct Refused {

@@ -39,7 +39,7 @@ fn sentence(asked: &str, from: u64, to: u64, changes: &[Change]) -> String {
     };
     let most = |change: &Change| format!(", mostly in {}", part(change));
     if from.abs_diff(to) < LEAST_CHANGE {
-        // Lines of the ledger stand in front of size classes, and the last of equal ones would be taken.
+        // Lines of the ledger come before size classes, and the last of equal ones would be taken.
         let largest = bytes().rev().max_by_key(|change| change.growth().unsigned_abs());
         let within = largest.map_or_else(String::new, |change| {
             format!("; the largest change is in {}", part(change))

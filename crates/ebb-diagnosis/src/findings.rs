@@ -13,7 +13,7 @@ const PART: f64 = 0.2;
 /// At this share of the whole a cause is the main one.
 const MAIN: f64 = 0.5;
 
-/// All causes of a snapshot: first those that apply, the largest first.
+/// All causes of a snapshot: first the causes that apply, the largest first.
 pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Vec<Finding> {
     let whole = whole(snapshot, ledger);
     let mut findings: Vec<Finding> = causes(snapshot, ledger)

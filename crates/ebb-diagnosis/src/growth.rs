@@ -10,7 +10,7 @@ use ebb_statistics::slope::{self, End, Slope};
 
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.
 const LEAST_GROWTH: f64 = 2_000_000.0;
-/// And below this part of what is there.
+/// And below this part of the present size.
 const LEAST_PART: f64 = 0.02;
 /// A rise below this may be a few pages: no reason to watch for longer.
 const LEAST_RISE: f64 = 500_000.0;
@@ -369,7 +369,7 @@ fn growth_mb(trend: &Trend) -> String {
     format!("{} to {}", megabytes(trend.from), megabytes(trend.to))
 }
 
-/// The slope by the hour, with its interval.
+/// The slope per hour, with its interval.
 fn rate(slope: Slope) -> String {
     let hourly =
         |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");

@@ -1,8 +1,8 @@
 //! The ledger: where the target's memory is, summed over its processes; and the bridge from there to the cgroup.
 //!
 //! The total is PSS, so a page that workers share counts once. A heap's reader counts resident pages
-//! whole; its figures are scaled by the share that PSS gives the process of them. What is left over
-//! is told as it is.
+//! whole; its figures are scaled by the share that PSS gives the process of them. The remainder
+//! is a line of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -263,7 +263,7 @@ pub fn bridge(snapshot: &Snapshot, ledger: &Ledger) -> Option<Bridge> {
         cgroup_anon,
         remainder: cgroup_anon as i64 - target_anon as i64 - others_anon as i64,
         working_set: working_set(cgroup),
-        // Free pages, and what caches hold of them; pinned bytes are nobody's to return.
+        // Free pages, and the part that caches hold; pinned bytes cannot be returned.
         returnable: has_all_heaps(snapshot).then(|| {
             let causes = [Cause::Trimmable, Cause::Tops, Cause::Cached, Cause::Kept, Cause::Lazy];
             causes.map(|cause| ledger.bytes(cause)).iter().sum()

@@ -1,4 +1,4 @@
-//! What an allocator's own settings can do about a cause, from those that are in force.
+//! What an allocator's own settings can do about a cause, given the settings in force.
 //!
 //! One function an allocator; each says nothing where no setting of its own helps. Used by `findings`, which has
 //! a sentence for every cause without it.
@@ -28,7 +28,7 @@ pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     }
 }
 
-/// The allocator in question among those that were read together. glibc keeps no free pages in this sense.
+/// The allocator in question among the heaps that were read together. glibc keeps no free pages in this sense.
 fn part(cause: Cause, reader: &str) -> &str {
     let is_glibc = |part: &str| allocator(part) == Some(Allocator::Glibc);
     let has_free_pages = matches!(cause, Cause::Kept | Cause::Lazy);

@@ -189,7 +189,7 @@ fn sentence(
     }
 }
 
-/// The time after which free pages have gone back.
+/// The time after which free pages are returned.
 fn within(snapshot: &Snapshot) -> String {
     let longest = heaps(snapshot).filter_map(|heap| heap.returns_within_ms).max();
     longest.map_or_else(String::new, |ms| format!(" within {ms} ms"))

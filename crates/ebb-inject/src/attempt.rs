@@ -35,9 +35,9 @@ const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGILL)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
-/// Those that nobody can block: the kernel leaves them out of every mask.
+/// The signals that cannot be blocked: the kernel leaves them out of every mask.
 const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
-/// glibc's own two signals. It lets nobody block them and does so itself where it must not be interrupted.
+/// glibc's own two signals. It lets no program block them and does so itself where it must not be interrupted.
 const OF_LIBC: u64 = bit(32) | bit(33);
 /// A thread that is not stopped by then waits uninterruptibly.
 const STOPS_WITHIN: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ pub struct EnteredThread {
     pub stopped: Duration,
     /// The signals that it blocks until it is restored.
     pub mask: u64,
-    /// The system call at which it was met.
+    /// The system call in which it was found.
     pub call: i64,
     /// Whether that will be called again.
     pub is_called_again: bool,

@@ -56,7 +56,7 @@ pub fn call(target: &Target, function: &Function, patience: Duration) -> Result<
         let mut rest = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
         for (_, tid, activity) in candidates {
             attempts += 1;
-            // Each of those that are left gets an equal part of the time that is.
+            // Each remaining one gets an equal part of the remaining time.
             let part = until.saturating_duration_since(Instant::now()) / rest.max(1);
             let part_ends = Instant::now() + part.max(SHORTEST_ATTEMPT);
             rest -= 1;
@@ -195,7 +195,7 @@ fn attempt(
     made.unwrap_or_else(|_| Err(Left::Other("ebb's own thread failed".to_owned())))
 }
 
-/// Waits until the thread's present wait has ended; since when it may be in the next.
+/// Waits until the thread's present wait has ended. The thread may be in the next one by then.
 fn next_wait(pid: i32, tid: i32, until: Instant) -> Result<Instant, Left> {
     let first = task::status(pid, tid)?.waits;
     loop {

@@ -172,7 +172,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody has a pointer into it any more.
+        // SAFETY: the mapping is ours, and no pointer into it is left.
         let _ = unsafe { libc::munmap(self.start, PAGES * self.page_bytes) };
     }
 }

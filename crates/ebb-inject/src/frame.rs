@@ -3,7 +3,7 @@
 //!
 //! The function that is called returns to libc's own `mov $15, %rax; syscall`, as every handler does;
 //! rt_sigreturn then reads this frame and puts back all registers, the vector state and the signal
-//! mask. Nobody else is needed for that.
+//! mask. That needs no further help.
 
 use ebb_inspect::exact::usize_of;
 use libc::user_regs_struct;
@@ -67,7 +67,7 @@ impl Frame {
         let vectors = context.vectors.in_frame();
         let top = context.registers.rsp - RED_ZONE_BYTES;
         let vectors_at = (top - vectors.len() as u64) & !(XSAVE_ALIGNMENT - 1);
-        // At a function's entry the stack is aligned to 16 behind the return address.
+        // At a function's entry the stack is aligned to 16 just above the return address.
         let address = ((vectors_at - FRAME_BYTES as u64) & !15) - 8;
         let mut bytes = Vec::with_capacity(usize_of(vectors_at - address) + vectors.len());
         let it = &context.registers;

@@ -35,7 +35,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Behind a system call that is done.
+    /// After a completed system call.
     pub fn behind(registers: user_regs_struct) -> Self {
         Self {
             call: registers.orig_rax.cast_signed(),
@@ -74,7 +74,7 @@ pub fn find(registers: user_regs_struct, begun: Option<Instant>, pid: i32) -> Fo
         (_, Wait::Endless) if !is_good(&call, pid) => Found::AtTheNext,
         (_, Wait::Endless) => again(None),
         (Ended::GoOn, Wait::Timed) => Found::AtItsEnd,
-        // One that nobody saw begin began a moment ago: the thread was elsewhere when it was chosen.
+        // A wait whose beginning was not seen began a moment ago: the thread was elsewhere when it was chosen.
         (Ended::Interrupted, Wait::Brittle(Limit::InMemory)) => again(None),
         (Ended::Interrupted, Wait::Brittle(Limit::Milliseconds(argument))) => {
             let limit_ms = low_half(call.arguments[argument]).cast_signed();

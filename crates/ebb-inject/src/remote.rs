@@ -3,8 +3,8 @@
 //!
 //! What is written into the process: a path, a flag, and one bit, all in the main thread's state, which is not freed
 //! while the interpreter runs. The bit shares its byte with others that the process sets itself (a signal has come,
-//! the lock is wanted): one of these can be lost between our reading and our writing, so the script has what is
-//! behind them looked at again (`script`). What was asked for and not taken in time is taken back.
+//! the lock is wanted): one of these can be lost between our reading and our writing, so the script makes the
+//! interpreter check them again (`script`). A request that is not taken in time is withdrawn.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ fn request(target: &Target, remote: &Remote, path: &str) -> Result<(), Unreadabl
     write(target, remote.eval_breaker, &[bits[0] | Remote::BIT])
 }
 
-/// Takes a request back that nobody took. Whether it was taken at that very moment all the same.
+/// Withdraws a request that was not taken. Returns whether it was taken at that very moment after all.
 fn take_back(target: &Target, remote: &Remote, script: &Script) -> Result<bool, NotRun> {
     write(target, remote.pending, &0i32.to_ne_bytes())?;
     // One that saw the flag before it fell opens the file now.

@@ -54,7 +54,7 @@ pub fn status(pid: i32, tid: i32) -> Result<Status, Unreadable> {
     })
 }
 
-/// Whether thread `tid` has ended, be it that nobody has waited for it yet. The kernel refuses to stop such a
+/// Whether thread `tid` has ended, even if its parent has not waited for it yet. The kernel refuses to stop such a
 /// thread with EPERM, as if we had no right to.
 pub fn has_ended(pid: i32, tid: i32) -> bool {
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));

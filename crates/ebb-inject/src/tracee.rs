@@ -37,7 +37,7 @@ pub enum Stop {
     Requested,
     /// Before a system call.
     Entry,
-    /// Behind a system call, whose result is in its register.
+    /// After a system call, whose result is in its register.
     Exit,
     /// A signal is about to be delivered.
     Signal(i32),

@@ -31,7 +31,7 @@ pub struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Called again it goes on as if nothing had been: it has no time limit, or an absolute one, or the kernel
-    /// writes down what is left.
+    /// writes down the remaining time.
     Endless,
     /// Its time limit is known to the kernel alone, which forgets it when a frame is restored: it has to end by
     /// itself.
@@ -45,7 +45,7 @@ pub enum Wait {
 /// The time limit of a wait that fails when its thread is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Milliseconds in this argument: called again, it gets what is left.
+    /// Milliseconds in this argument: a repeated call gets the remaining time.
     Milliseconds(usize),
     /// In the program's memory, which is left as it is: called again, its time begins anew.
     InMemory,
@@ -66,7 +66,7 @@ impl Call {
     }
 
     /// The call that is resumed, told by `code`, the bytes up to the next instruction. Only of `poll` without a time
-    /// limit: it may be called again as it was. Of all others the kernel alone knows what is left of their time.
+    /// limit: it may be called again as it was. For all other calls only the kernel knows the remaining time.
     pub fn resumed(self, code: &[u8; CALL_BYTES]) -> Self {
         let [load, number @ .., _, _] = *code;
         let is_poll = i64::from(i32::from_le_bytes(number)) == libc::SYS_poll;
@@ -98,7 +98,7 @@ impl Call {
             | libc::SYS_waitid
             | libc::SYS_pause
             | libc::SYS_flock
-            // What is left of their time the kernel writes into their argument.
+            // The kernel writes their remaining time into their argument.
             | libc::SYS_select
             | libc::SYS_pselect6
             | libc::SYS_ppoll => Wait::Endless,
@@ -154,7 +154,7 @@ impl Call {
 
     /// Whether it may fail with EINTR when its thread is stopped, and may be called again as it is.
     pub fn fails_when_stopped(&self) -> bool {
-        // Those that the kernel calls again fail with a socket's time limit, too.
+        // Calls that the kernel restarts fail with a socket's time limit, too.
         self.wait() == Wait::Endless || self.is_brittle()
     }
 

@@ -1,7 +1,7 @@
 //! The vector state of a thread, as ptrace hands it out and as a signal's frame holds it.
 //!
 //! Both are xsave's standard format. The frame adds to it what the kernel looks for: two marks and the sizes, in
-//! bytes that the processor leaves to software, and a word behind. Without them it would restore the oldest
+//! bytes that the processor leaves to software, and a word after it. Without them it would restore the oldest
 //! part only and drop the upper halves of the AVX registers.
 
 use std::arch::x86_64::__cpuid_count;

@@ -6,7 +6,7 @@
 //! changes while it is followed is left there, and the result says that it is not complete.
 //!
 //! What the kernel's heap and these arenas have in common: glibc's breakdown counts an arena as one block mapped
-//! by itself; what is free inside is seen here only.
+//! by itself; free memory inside is seen here only.
 
 use crate::heap::Unsupported;
 use crate::memory::Reader;

@@ -2,10 +2,10 @@
 //!
 //! [`read`] is the entry. The process says itself where its heap lies and how it is laid out
 //! ([`ebb_stats::layout`]), so no version is guessed. `caches` gathers the slots in threads' caches, which are free for a
-//! trim; `slab` tells page by page what lies there. Whole free pages are those that a trim returns; free bytes beside live ones
+//! trim; `slab` tells page by page what lies there. A trim returns whole free pages; free bytes next to live ones
 //! are not.
 //!
-//! A page that is present and was given back was put there again by the kernel (huge pages), or is being read while it
+//! A returned page that is present was put there again by the kernel (huge pages), or is being read while it
 //! changes: it counts as returned, and resident.
 
 mod caches;
@@ -93,7 +93,7 @@ fn is_sane(offsets: &Offsets) -> bool {
         && offsets.len <= offsets.descriptor_bytes - 4
 }
 
-/// Addresses of the views of every arena: the heap's own, and those that the program made.
+/// Addresses of the views of every arena: the heap's own, and the arenas that the program made.
 fn arenas(space: Space<'_>, place: &Place) -> Result<Vec<u64>, Unreadable> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
@@ -190,7 +190,7 @@ impl Sum<'_> {
         let start = region.base + index * offsets.granule_bytes;
         let mut bytes = [0; 1024];
         let bytes = &mut bytes[..usize_of(offsets.descriptor_bytes)];
-        // A descriptor whose page is absent is one inside what was given back.
+        // A descriptor whose page is absent is inside a returned range.
         let found = unless_torn(region.reader.bytes(at, bytes))?.is_some();
         let byte = |at: u64| bytes[usize_of(at)];
         let word = |at: u64| number(bytes, at, 8);
@@ -217,7 +217,7 @@ impl Sum<'_> {
                 let slab = Slab {
                     start,
                     lead,
-                    class: class.behind(lead, end - start),
+                    class: class.with_lead(lead, end - start),
                     resident: word(offsets.resident),
                     leaving: word(offsets.leaving),
                 };
@@ -287,7 +287,7 @@ fn number(bytes: &[u8], at: u64, len: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Counts free whole pages: those that are there are kept if they are `dirty`, else they are not the allocator's to
+/// Counts free whole pages: resident ones are kept if they are `dirty`, else they are not the allocator's to
 /// return.
 fn keep(breakdown: &mut Breakdown, from: u64, to: u64, dirty: bool, presence: &Presence) {
     if from >= to {

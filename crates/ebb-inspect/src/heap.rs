@@ -77,14 +77,14 @@ pub struct Heap {
     /// Free blocks that `malloc_trim` would look at, where it is one that returns them.
     #[serde(default)]
     pub free_blocks: Option<u64>,
-    /// After this time idle pages have gone back by themselves; absent where they stay.
+    /// Idle pages are returned after this time; absent where they stay.
     #[serde(default)]
     pub returns_within_ms: Option<u64>,
     /// The most that these figures may be off, as a part of `resident`.
     pub error: f64,
     /// What else the reader found out, in words: thresholds, what is missing.
     pub notes: Vec<String>,
-    /// The allocator's settings in force, under its own names for them; those that are known.
+    /// The allocator's settings in force, under its own names; only the known ones.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
     /// The environment's variable from which it takes settings, where it takes them so.
@@ -118,7 +118,7 @@ pub struct Class {
 /// What glibc's reader alone finds out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glibc {
-    /// Chunks that are mappings of their own. Not part of the breakdown; `resident` counts those that were found.
+    /// Chunks that are mappings of their own. Not part of the breakdown; `resident` counts the ones found.
     pub mmapped: Line,
     /// Whether `mmapped` was found in full.
     pub mmapped_complete: bool,
@@ -180,7 +180,7 @@ impl Heap {
             live: breakdown.live.resident,
             pinned: breakdown.free.resident,
             cached: breakdown.cached.resident,
-            // What it gave back is absent, but for huge pages that were put there again.
+            // Returned pages are absent, except where huge pages were put there again.
             kept: breakdown.kept.resident + breakdown.returned.resident,
             lazy: breakdown.lazy.resident,
             metadata: breakdown.overhead.resident,

@@ -67,7 +67,7 @@ impl Image {
     }
 
     /// Addresses in the process of the variables whose names `wanted` picks: those of the full table, which a
-    /// stripped file has not, and those that it offers to others.
+    /// stripped file has not, and the exported ones.
     pub fn variables(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         let tables = [elf::SHT_SYMTAB, elf::SHT_DYNSYM];
         let find = |table| self.symbols(table, elf::STT_OBJECT, &wanted);

@@ -3,7 +3,7 @@
 //! The pieces, each of which uses only those below it:
 //!
 //! - [`cpython`]: CPython: its interpreters, its garbage collector, its arenas.
-//! - [`ebbmalloc`]: ebbmalloc's slabs, extents and caches, by the layout that it has beside its counters.
+//! - [`ebbmalloc`]: ebbmalloc's slabs, extents and caches, by the layout that it publishes with its counters.
 //! - [`glibc`]: the heap of the GNU C library: its arenas, walked chunk by chunk.
 //! - [`jemalloc`]: jemalloc's extents, threads' caches and settings in force.
 //! - [`musl`]: musl's groups of slots.

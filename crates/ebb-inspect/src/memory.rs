@@ -18,7 +18,7 @@ pub use reader::{Reader, words};
 /// Where a page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Nowhere: never touched, or given back. It reads as zero, and reading it would map it.
+    /// Nowhere: never touched, or returned. It reads as zero, and reading it would map it.
     Absent,
     /// In physical memory.
     Present,

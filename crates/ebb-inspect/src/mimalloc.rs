@@ -1,9 +1,9 @@
 //! mimalloc 2 and 3 on x86-64: every page, with the number of its blocks that are in use.
 //!
 //! [`read`] is the entry. `segments` finds those of 2: they lie at multiples of their size, and each repeats a cookie
-//! that stands in mimalloc's data. `map` finds the page map of 3. Nothing has a name. `options` reads the settings in force from the table that has
-//! their names. Which block of a page is free is told by lists within the blocks, which are not
-//! followed but for those that other threads freed: counts are exact, and of a page that is resident in part the
+//! in mimalloc's data. `map` finds the page map of 3. Nothing has a name. `options` reads the settings in force from
+//! the table that has their names. Lists within the blocks name the free blocks of a page; they are not followed,
+//! except the lists of blocks that other threads freed: counts are exact, and of a page that is resident in part the
 //! resident bytes count as live first.
 
 mod map;

@@ -131,7 +131,7 @@ impl Sum {
     fn group(&mut self, groups: &Groups, group: &Group, presence: &Presence) {
         let storage = group.start + UNIT;
         self.breakdown.overhead.add(group.start, storage, presence);
-        // Nothing lives in it: it goes back as a whole, or serves again.
+        // Nothing lives in it: it is returned as a whole, or serves again.
         let idle = (0..group.slots).all(|slot| group.is_free(slot));
         for slot in 0..group.slots {
             let from = storage + slot * group.stride;

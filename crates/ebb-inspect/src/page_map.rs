@@ -3,7 +3,7 @@
 //!
 //! The root lies in the data of the allocator's file, and its words lead to leaves. A leaf has a word for each page;
 //! that of a run's first page leads to what tells of the run, its address among it. Every word of the data
-//! that may lead to a leaf is tried: runs whose addresses are those that the leaf is for are not there by accident.
+//! that may lead to a leaf is tried: runs at the addresses that the leaf covers are no accident.
 
 use crate::memory::{Reader, Unreadable, unless_torn, words};
 use crate::space::Space;

@@ -41,7 +41,7 @@ pub enum Gate {
     /// Yama allows debugging with CAP_SYS_PTRACE only (`ptrace_scope` 2).
     #[error("Yama asks for CAP_SYS_PTRACE (ptrace_scope 2)")]
     YamaCapability,
-    /// Yama allows nobody to debug, until the next boot (`ptrace_scope` 3).
+    /// Yama allows no process to debug another, until the next boot (`ptrace_scope` 3).
     #[error("Yama allows it to nobody (ptrace_scope 3)")]
     YamaNobody,
     /// Its memory is a file of another user, and we may be its debugger, but may not open its files.

@@ -75,7 +75,7 @@ pub fn library(arch: &str) -> Option<Carried> {
 /// Where the carried library can be loaded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// What goes into `LD_PRELOAD`.
+    /// The path for `LD_PRELOAD`.
     pub path: PathBuf,
     /// Why it is not in the cache.
     pub why_not_cached: Option<String>,
@@ -315,7 +315,8 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// A file in memory that nobody can change any more, on a descriptor that stays open and that programs inherit.
+/// A sealed file in memory, which cannot be changed any more, on a descriptor that stays open and that programs
+/// inherit.
 fn sealed(bytes: &[u8]) -> io::Result<RawFd> {
     // Not in nix; the kernel has it since 6.3, and may be set to demand it.
     const NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(8);

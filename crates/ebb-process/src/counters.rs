@@ -37,7 +37,7 @@ pub struct Counters {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     address: u64,
-    /// None beside the counters of an allocator that is too old or too new.
+    /// None for an allocator that is too old or too new.
     layout: Option<layout::Place>,
     in_program: bool,
     /// By the note of its file; none before there was one.
@@ -99,14 +99,14 @@ pub fn are_closed(pid: i32) -> bool {
     Memory::open(pid).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// Whether all that could go back has had the time to. The purger writes the counters while it has work, so
-/// that what is free in old ones shares its pages with live blocks.
+/// Whether all returnable memory has had the time to be returned. The purger writes the counters while it has work, so
+/// that free memory in old ones shares its pages with live blocks.
 pub fn have_settled(snapshot: &Snapshot) -> bool {
     is_settled(snapshot, now_ms())
 }
 
 fn is_settled(snapshot: &Snapshot, now_ms: u64) -> bool {
-    // A page goes back when it was idle at two ticks running.
+    // A page is returned when it was idle at two ticks running.
     now_ms.saturating_sub(snapshot.published_ms) > snapshot.idle_time_ms.saturating_mul(2)
 }
 

@@ -32,7 +32,7 @@ pub enum Unresolved {
         /// What to do, as a command where there is one.
         install: String,
     },
-    /// Libraries were found, none of which the program's loader takes.
+    /// Libraries were found, but the program's loader takes none of them.
     #[error("{path} is built for {library}, the program for {program}", path = path.display())]
     DoesNotFit {
         /// The library.

@@ -1,7 +1,7 @@
 //! Creates a cgroup with limits for the service of one run. No other module creates cgroups.
 //!
 //! Version 1: a folder below that of `ebb` in the hierarchies of the memory and cpu controllers. Version 2: a
-//! folder below or beside that of `ebb`, where the controllers are handed down; in a scope that belongs to
+//! folder below or next to that of `ebb`, where the controllers are handed down; in a scope that belongs to
 //! `ebb` alone it moves itself into a leaf first, since a cgroup with processes cannot hand them down.
 //! A cgroup is removed on drop; its last processes may still be ending then.
 

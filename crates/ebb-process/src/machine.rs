@@ -12,7 +12,7 @@ pub struct Busy {
     /// Processors that are counted.
     pub processors: usize,
     /// Processor time of programs and of the kernel on their behalf, and what the machine below us took.
-    /// Interrupts are left out: nobody can tell whose they are.
+    /// Interrupts are left out: they cannot be attributed.
     pub busy_s: f64,
     /// Time in which some task waited for memory; absent where the kernel does not tell.
     pub memory_wait_s: Option<f64>,

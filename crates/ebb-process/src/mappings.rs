@@ -13,7 +13,7 @@ use crate::snapshot::{Kind, Usage};
 /// The most that glibc, musl and language runtimes put below a thread's stack as a guard.
 const MOST_GUARD_BYTES: u64 = 1 << 20;
 
-/// What is known beside `smaps` itself.
+/// Facts that do not come from `smaps`.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// The stack pointers of the threads that are not running.

@@ -1,4 +1,4 @@
-//! Libraries of a process that have a pool of their own beside `malloc`, which no preloaded allocator replaces, and
+//! Libraries of a process that have a pool of their own besides `malloc`, which no preloaded allocator replaces, and
 //! a variable that makes them do without.
 //!
 //! Used by `ebb why` and its kin. Known by the names of mapped files; a library that is linked into another one is

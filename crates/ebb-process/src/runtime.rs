@@ -1,4 +1,4 @@
-//! The language runtime of a process that has a heap of its own beside `malloc`.
+//! The language runtime of a process that has a heap of its own besides `malloc`.
 //!
 //! Used by `ebb why` and its kin. Most are known by the name of the program or of a library that is
 //! mapped; Go by a section that its linker puts into every program, also into stripped ones.

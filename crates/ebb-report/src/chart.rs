@@ -1,4 +1,4 @@
-//! Memory over time as SVG: phases shaded, a line a variant with its band, the live heap dotted below.
+//! Memory over time as SVG: phases shaded, one line per variant with its band, the live heap dotted below.
 //!
 //! Drawn twice, for a desktop and for a phone, because a drawing that is only scaled down cannot be
 //! read. Lines differ by colour, by dashes, and by a label at their end. Here are the coordinates; the markup is the

@@ -7,7 +7,7 @@ use ebb_trial::results::{Column, Trial, Unit};
 /// A variant's name and how many it had.
 type Counted<'a> = (&'a str, f64);
 
-/// The faults of all variants; and the refaults of those that had any, the first variant's too, with what returning
+/// The faults of all variants; and the refaults of variants that had any, and of the first variant, with what returning
 /// their pages cost before. `None` where neither faults nor their cost were measured.
 pub fn cost_in_words(trial: &Trial) -> Option<String> {
     let cost_s = trial.machine.page_fault_s?;

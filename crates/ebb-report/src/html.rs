@@ -1,6 +1,6 @@
 //! `report.html`: one page that needs nothing from the network.
 //!
-//! The template, its style and its script lie beside this file and are built in. The page works
+//! The template, its style and its script lie next to this file and are built in. The page works
 //! without the script; the script adds the values under the pointer.
 
 use super::chart::{self, TimeScale};
@@ -156,7 +156,7 @@ fn legend(timeline: &Timeline) -> Vec<Json> {
     lines.map(|it| json!({ "variant": it.variant, "name": it.name, "stroke": it.stroke })).collect()
 }
 
-/// The lines for the script: what stands under the pointer.
+/// The lines for the script: the values under the pointer.
 fn data(timeline: &Timeline) -> String {
     let lines = timeline.lines.iter().map(|line| {
         let points = line.median.iter().map(|(at_s, mb)| (tenths(*at_s), tenths(*mb)));

@@ -3,7 +3,7 @@
 //! For the command line. A trial is one model of tables and notes, rendered for the terminal, as Markdown and as a
 //! page. It knows no command line and decides nothing. `examples/report.rs` prints a trial's `results.json`.
 //!
-//! - [`tables`], [`latency`], [`figures`]: what stands in a trial's tables, and numbers.
+//! - [`tables`], [`latency`], [`figures`]: the contents of a trial's tables, and numbers.
 //! - [`text`], [`markdown`], [`html`], [`export`]: the renderings of a trial.
 //! - [`diagnosis`], [`growth`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
 

@@ -1,4 +1,4 @@
-//! What has to be said beside the tables: what did not run, what does not count, what broke.
+//! Notes next to the tables: what did not run, what does not count, what broke.
 //!
 //! Used by all three renderings. Nothing that was asked for is ever missing without a note.
 

@@ -198,7 +198,7 @@ pub(super) fn absolute(figure: &Figure, unit: Unit) -> Cell {
     Cell::figure(figures::plain(figure.median, unit), (figure.n > 1).then(spread))
 }
 
-/// A slope has an interval of its own, which is told where one run is all there is.
+/// A slope has an interval of its own, which is printed where there is only one run.
 fn with_own_interval(cell: Cell, variant: &Variant) -> Cell {
     let mut runs = variant.complete();
     let (Some(run), None) = (runs.next(), runs.next()) else {

@@ -1,4 +1,4 @@
-//! One time axis for many runs: memory over time, a line a variant with the band of its runs.
+//! One time axis for many runs: memory over time, one line per variant with the band of its runs.
 //!
 //! Used by the chart. A burst takes a little longer on one allocator than on another, so runs do not
 //! lie on top of each other by the clock. Each phase is stretched to the median length that it had over

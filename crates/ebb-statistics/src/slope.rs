@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const WINDOWS: usize = 12;
 /// Fewer floors give no interval worth the name.
 pub const LEAST_FLOORS: usize = 6;
-/// Fewer floors do not tell whether those that follow each other are alike, or whether they grow in steps.
+/// Fewer floors do not tell whether successive ones are alike, or whether they grow in steps.
 const LEAST_DEPENDENT: usize = 20;
 /// The 97.5 % point of the normal distribution.
 const Z: f64 = 1.959_964;
@@ -129,7 +129,7 @@ pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
     })
 }
 
-/// By how much the variance of Kendall's statistic grows where what is left of the points without their trend goes
+/// By how much the variance of Kendall's statistic grows where the residuals of the points without their trend go
 /// together from one to the next; 1 where it does not. Hamed and Rao (1998), from the correlations of ranks, of
 /// the lags up to the first that is not significant.
 fn dependence(points: &[(f64, f64)], trend: f64) -> f64 {
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!((saw.low, saw.high), (0.0, 0.0));
     }
 
-    /// Of so many series of so many floors, those that have a trend though they only wander: this part of each deviation
+    /// The number of series, of so many floors each, with a trend though they only wander: this part of each deviation
     /// stays to the next.
     fn wrong(seed: u64, series: u32, floors: usize, keeps: f64) -> usize {
         let mut random = fastrand::Rng::with_seed(seed);

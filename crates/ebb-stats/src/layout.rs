@@ -1,6 +1,6 @@
 //! Where a process's heap lies and how its structures are laid out: what it takes to read them from outside.
 //!
-//! The allocator has one [`Layout`] beside its page of counters, found in the same way and there before the first
+//! The allocator has one [`Layout`] next to its page of counters, found in the same way and there before the first
 //! request. It carries the offsets, so that a reader need not be of the allocator's own build.
 //!
 //! What always holds: [`VERSION`] is raised when what is read means something else, or is to be walked in another
@@ -12,8 +12,8 @@
 //! - Slots whose bit is set in a slab's bitmap are free, and so are all on pages that are `leaving`. A bitmap of up to
 //!   64 slots is the word `bits`, of more it lies at that address. Masks of pages have a bit for each page of the slab.
 //! - A cache's entries are addresses of free slots: those between a stack's `base` and `top`, and of a ration, whose
-//!   words lie behind those of the stacks, between `low` and `top`.
-//! - Explicit arenas lie at the addresses in a table, of which the first `explicit_count` are ever used.
+//!   words follow those of the stacks, between `low` and `top`.
+//! - Explicit arenas lie at the addresses in a table; only the first `explicit_count` entries are ever used.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 

@@ -2,7 +2,7 @@
 //!
 //! The allocator writes one [`Page`] at every tick of its purger, at every step of growth, on request and at exit; the tool `ebb` reads
 //! it from outside, out of the process's memory or out of the file that `stats_file` names, without
-//! stopping anything. Beside it lies a [`layout::Layout`], which says where the heap itself is to be read. The two
+//! stopping anything. Next to it is a [`layout::Layout`], which says where the heap itself is to be read. The two
 //! halves of the project meet in this crate and nowhere else.
 //!
 //! What always holds: the page starts with [`MAGIC`] at an address that is a multiple of
@@ -44,7 +44,7 @@ mod tests;
 /// The first eight bytes of a page of counters.
 pub const MAGIC: [u8; 8] = *b"ebbstat\0";
 
-/// The version of the counters' meaning. 2 left out six counters of version 1 that nobody read.
+/// The version of the counters' meaning. 2 left out six counters of version 1 that had no reader.
 pub const VERSION: u32 = 2;
 
 /// Alignment of a page in the memory of a process: where a search for [`MAGIC`] may look.
@@ -150,8 +150,8 @@ counters! {
     published_ms,
     /// Bytes that the kernel would not take back (locked in memory).
     refused_bytes,
-    /// Bytes of resident pages that hold nothing live: what is returned next, part of `idle_bytes`. Whoever grew tells of
-    /// small blocks as the last purge left them. [`UNKNOWN`] where it is not published.
+    /// Bytes of resident pages that hold nothing live: what is returned next, part of `idle_bytes`. The thread that
+    /// grew reports small blocks as the last purge left them. [`UNKNOWN`] where it is not published.
     returnable_bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Two or more running services beside each other: from their samples to figures and a sentence.
+//! Two or more running services side by side: from their samples to figures and a sentence.
 //!
 //! Used by `commands/compare` for `--live`. Pure. The time is cut into windows. In each the sides stood under
 //! the same hour's traffic, so differences are taken window by window, in pairs, and their median is

@@ -57,8 +57,8 @@ fn recommended_by(trial: &Trial) -> String {
     format!("the trial recommends it{costs}")
 }
 
-/// The environment in which a service should run that runs on this variant: the variant's own, of which
-/// `PYTHONMALLOC=malloc` stays only where it is needed and the CPU time allows. With what there is to say of that.
+/// The environment in which a service should run that runs on this variant: the variant's own, but
+/// `PYTHONMALLOC=malloc` stays only where it is needed and the CPU time allows. With notes on that.
 pub fn environment(trial: &Trial, variant: &Variant) -> (BTreeMap<String, String>, Option<String>) {
     let mut env = variant.env.clone();
     if !env.contains_key(PYTHONMALLOC) {

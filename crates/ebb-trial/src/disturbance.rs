@@ -1,4 +1,4 @@
-//! What the machine did beside a run.
+//! What else the machine did during a run.
 //!
 //! Used by `run` at its two ends; the reading comes from outside as [`Machine`]. Pure.
 

@@ -132,7 +132,7 @@ pub fn run_all(
                 run::note(&mut run, FULL.to_owned());
             }
             on_event(Event::RunEnds { variant: name, run: &run });
-            // A variant whose run fails ends here. A limit that was met is a result, and how soon it is met the
+            // A variant whose run fails ends here. A limit that was reached is a result, and how soon it is reached the
             // next time is one as well; only rounds without a number would wait for it for ever.
             let met_limit = run.oom.is_some() && rounds.known().is_some();
             running[index] = met_limit || !has_failed(&run);

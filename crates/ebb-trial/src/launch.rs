@@ -154,7 +154,7 @@ fn enter(command: &mut Command, procs_files: Vec<File>) {
     if procs_files.is_empty() {
         return;
     }
-    // SAFETY: the closure runs between fork and exec and makes one system call a file; the files were
+    // SAFETY: the closure runs between fork and exec and makes one system call per file; the files were
     // opened before, and it neither allocates nor takes a lock.
     unsafe {
         command.pre_exec(move || {
@@ -225,7 +225,7 @@ impl Process {
         if lines.is_empty() { last_lines_of(&self.stdout) } else { lines }
     }
 
-    /// SIGTERM to the group, SIGKILL to what is left of it after `grace`.
+    /// SIGTERM to the group, SIGKILL to its remaining processes after `grace`.
     pub fn stop(&mut self, grace: Duration) {
         let group = Pid::from_raw(self.child.id() as i32);
         let _ = killpg(group, Signal::SIGTERM);

@@ -1,8 +1,9 @@
-//! Counts refaults from outside: pages that a process had given back and touched again.
+//! Counts refaults from outside: pages that a process returned and touched again.
 //!
 //! Used by `sampler`, with what an observer sees of each process. A process whose anonymous memory has fallen and
 //! rises again, up to the most that it ever had, touches again what it had; beyond that it is new. So every allocator
-//! is counted alike. What goes and comes again between two samples is not seen: the count is a lower bound. Pure.
+//! is counted alike. Memory that is returned and touched again between two samples is not seen: the count is a lower
+//! bound. Pure.
 
 use std::collections::HashMap;
 
@@ -90,7 +91,7 @@ mod tests {
     fn each_process_has_its_own_peak() {
         let mut refaults = Refaults::default();
         refaults.count(&[held(7, 100), held(8, 10)]);
-        // What one gives back and the other touches for the first time comes to no change of the sum.
+        // Memory that one process returns and another touches for the first time leaves the sum unchanged.
         assert_eq!(refaults.count(&[held(7, 60), held(8, 50)]), 0);
         assert_eq!(refaults.count(&[held(8, 50), held(7, 90)]), 30);
     }

@@ -212,7 +212,7 @@ impl Variant {
         self.library.iter().chain(&self.beside).map(PathBuf::as_path).collect()
     }
 
-    /// What is said where nothing was.
+    /// The text for an empty list.
     pub fn without_preload(&self) -> String {
         let inside = self.linked.then(|| format!(": {} is in the program", self.allocator));
         format!("nothing{}", inside.unwrap_or_default())

@@ -133,7 +133,7 @@ impl Sure {
     }
 }
 
-/// The variants whose difference to the first is waited for: those that run and give runs that count. One
+/// The variants whose difference to the first is waited for: the ones that run and give runs that count. One
 /// whose every run is discarded would never get an interval.
 fn compared<'a>(progress: &Progress<'a>) -> Vec<&'a Variant> {
     let counts = |variant: &Variant| {

@@ -188,7 +188,7 @@ mod tests {
         let sampler = Sampler::start(Arc::new(Slow::default()), 1, now, interval, None);
         std::thread::sleep(Duration::from_millis(200));
         let samples = sampler.finish().samples;
-        // Each sample takes more than one interval: every second point of the grid is met, at most.
+        // Each sample takes more than one interval: at most every second point of the grid gets a sample.
         assert!((4..=11).contains(&samples.len()), "{}", samples.len());
         assert!(samples.is_sorted_by(|left, right| left.at_s < right.at_s));
     }

@@ -60,7 +60,7 @@ impl Durations {
         *count += 1;
     }
 
-    /// A run took this much beside its phases.
+    /// The time of a run outside its phases.
     pub fn saw_run(&mut self, seconds: f64) {
         self.around.0 += seconds;
         self.around.1 += 1;

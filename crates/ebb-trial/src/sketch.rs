@@ -24,7 +24,7 @@ pub struct Sketch {
     pub load: Vec<String>,
     /// What it is called in the report.
     pub load_name: &'static str,
-    /// What goes before, once.
+    /// The text before it, once.
     pub warm_up: Option<Vec<String>>,
     /// The rest after each load.
     pub rest_s: f64,

@@ -1,4 +1,4 @@
-//! The variants: those that the tool knows, and the words of `--variants`.
+//! The variants: the ones that the tool knows, and the words of `--variants`.
 //!
 //! `NAME`, `NAME+KEY=VALUE...` or `NEW=NAME+KEY=VALUE...`, a comma between two, double quotes hold
 //! commas and plus signs. Pure: whether the allocator is installed is found out by `commands/compare`.

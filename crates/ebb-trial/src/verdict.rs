@@ -77,7 +77,7 @@ struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn of(variant: &Variant) -> Option<Candidate<'_>> {
-        // A reference: nobody deploys it.
+        // A reference, never deployed.
         if variant.beside.is_some() {
             return None;
         }
@@ -93,7 +93,7 @@ impl Candidate<'_> {
         gain >= WORTH_BYTES.max(held * WORTH_SHARE) && interval.is_none_or(|(_, high)| high < 0.0)
     }
 
-    /// What it is chosen by among those that are as low: CPU time, where that is to be trusted, then the number
+    /// The criteria among variants that are as low: CPU time, where that is to be trusted, then the number
     /// of its settings, then memory.
     fn cost(&self, disturbed: bool) -> (f64, usize, f64) {
         let cpu = self.summary.median(Column::Cpu).filter(|_| !disturbed);
@@ -138,7 +138,7 @@ fn compare(
     Verdict { kind: VerdictKind::Recommend, variant: Some(name.clone()), sentence }
 }
 
-/// Why nobody is lower: nothing was kept, the program itself holds it, or it cannot be told.
+/// Why no variant is lower: nothing was kept, the program itself holds it, or it cannot be told.
 fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<f64>) -> Verdict {
     let small = WORTH_BYTES.max(held * WORTH_SHARE);
     if growth.is_some_and(|growth| growth < small) {
@@ -183,7 +183,7 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
 fn at_limit(variants: &[Variant]) -> Option<Verdict> {
     let (first, others) = variants.split_first()?;
     let killed = oom_kills_in_words(first)?;
-    // A variant with something beside its allocator is a reference, not a choice.
+    // A variant with something besides its allocator is a reference, not a choice.
     let choices = || others.iter().filter(|variant| variant.beside.is_none());
     let mut survivors: Vec<&Variant> =
         choices().filter(|variant| variant.summary.is_some() && !is_killed(variant)).collect();

@@ -85,7 +85,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What went wrong, where, and what to do: becomes one line on stderr.
+/// The error, its place, and what to do: becomes one line on stderr.
 #[derive(Clone, Debug)]
 pub struct Failure {
     exit: Exit,

@@ -33,7 +33,7 @@ pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(
     print(&(text + "\n"))
 }
 
-/// Writes one line for the user to stderr. Where stderr is closed there is nobody to tell.
+/// Writes one line for the user to stderr. Where stderr is closed, the line is lost.
 pub fn warn(line: &str) {
     let _ = writeln!(io::stderr().lock(), "ebb: {line}");
 }

@@ -3,7 +3,7 @@
  *
  * A program needs this header only for what its C library does not declare: linking
  * libebbmalloc.a, or loading libebbmalloc.so by LD_PRELOAD, replaces malloc and its kin as they
- * stand in <stdlib.h> and <malloc.h>. The functions behave as documented there; what differs:
+ * are declared in <stdlib.h> and <malloc.h>. The functions behave as documented there, except:
  *
  *   realloc(p, 0)       frees p and returns NULL, as in glibc
  *   aligned_alloc       any power of two; the size need not be a multiple of it

@@ -1,6 +1,6 @@
 //! CPython's small objects from this allocator, as `PYTHONMALLOC=malloc` would have it, without the variable.
 //!
-//! pymalloc takes arenas of 256 KiB or 1 MiB from the kernel and gives back whole ones only, so that one object keeps an
+//! pymalloc takes arenas of 256 KiB or 1 MiB from the kernel and returns whole ones only, so that one object keeps an
 //! arena. Here the functions of CPython's domain RAW, which call `malloc`, are set for its domains MEM and OBJ as well
 //! (docs/decisions/0038-cpython.md). That is possible until its first object is made: at the start of a program that
 //! has CPython or is linked with it, and when `dlopen` has loaded it. What the user chooses (`PYTHONMALLOC`, `-X dev`,
@@ -77,9 +77,9 @@ pub fn may_come() -> bool {
     !IS_LINKED.load(Ordering::Relaxed)
 }
 
-/// Looks for CPython in a library that was opened, and in those that it needs. `symbol` finds a name in them. There were
-/// `earlier` objects before it was opened: a CPython among those may have objects of its own, even if no interpreter runs
-/// now, and is left alone.
+/// Looks for CPython in a library that was opened, and in the libraries that it needs. `symbol` finds a name in them.
+/// There were `earlier` objects before it was opened: a CPython among those may have objects of its own, even if no
+/// interpreter runs now, and is left alone.
 pub fn look_in(symbol: impl Fn(&CStr) -> *const (), earlier: usize) {
     let set_allocator = symbol(c"PyMem_SetAllocator");
     if set_allocator.is_null() || !loaded::is_behind(earlier, set_allocator) {
@@ -97,7 +97,7 @@ pub fn look_in(symbol: impl Fn(&CStr) -> *const (), earlier: usize) {
 }
 
 impl Interface {
-    /// Has its objects allocated by `malloc`, if all is there, it has made no object yet, and nobody has chosen an
+    /// Has its objects allocated by `malloc`, if all is there, it has made no object yet, and no one has chosen an
     /// allocator for them.
     fn serve(&self) {
         // SAFETY: CPython's functions of these names have these types, in all versions since 3.5.

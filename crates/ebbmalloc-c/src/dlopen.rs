@@ -113,7 +113,7 @@ unsafe extern "C" fn open_and_look(file: *const c_char, flags: c_int) -> *mut c_
 extern "C" fn find() -> *mut c_void {
     const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
     let found = match dlsym() {
-        // SAFETY: the caller is this object, so the next one is behind it.
+        // SAFETY: the caller is this object, so the next one follows it.
         Some(dlsym) => unsafe { dlsym(RTLD_NEXT, c"dlopen".as_ptr()).cast_mut().cast() },
         None => find_in_libdl(),
     };

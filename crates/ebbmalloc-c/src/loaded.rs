@@ -30,7 +30,7 @@ pub fn count() -> usize {
     walk(usize::MAX).objects
 }
 
-/// Whether the object at `address` stands behind the first `earlier` ones. False if that is not known.
+/// Whether the object at `address` comes after the first `earlier` ones. False if that is not known.
 pub fn is_behind(earlier: usize, address: *const ()) -> bool {
     let found = base(address).and_then(|base| walk(base).found);
     found.is_some_and(|place| place >= earlier)

@@ -44,9 +44,9 @@ pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
 /// Gives a key back.
 ///
 /// # Safety
-/// Nobody uses the key.
+/// The key is not in use.
 pub unsafe fn key_delete(key: u32) {
-    // SAFETY: a key of this type comes from `key_create`, and nobody uses it any more (fn contract).
+    // SAFETY: a key of this type comes from `key_create`, and is not in use any more (fn contract).
     unsafe { names::pthread_key_delete(key) };
 }
 

@@ -11,7 +11,7 @@ static KEY: ThreadKey = ThreadKey::new();
 /// # Safety
 /// `destructor` is the same at every call, and may be called with `value` when the thread ends.
 pub unsafe fn on_thread_exit(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool {
-    // SAFETY: nobody uses a key that is given back.
+    // SAFETY: a deleted key is not in use.
     let delete = |key| unsafe { libc::key_delete(key) };
     // SAFETY: the key exists.
     let set = |key| unsafe { libc::set_specific(key, value) };

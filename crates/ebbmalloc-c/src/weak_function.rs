@@ -1,6 +1,6 @@
 //! Weak references to functions of the C library.
 
-/// A function that the program may have: None where nobody defines the name. The type is the one that the C library
+/// A function that the program may have: None where no object defines the name. The type is the one that the C library
 /// gives to that name.
 macro_rules! weak_function {
     ($name:literal as $type:ty) => {

@@ -48,10 +48,10 @@ pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
 /// Gives a key back.
 ///
 /// # Safety
-/// Nobody uses the key.
+/// The key is not in use.
 pub unsafe fn key_delete(key: u32) {
     if let Some(delete) = weak_function!("pthread_key_delete" as KeyDelete) {
-        // SAFETY: a key of this type comes from `key_create`, and nobody uses it any more (fn contract).
+        // SAFETY: a key of this type comes from `key_create`, and is not in use any more (fn contract).
         unsafe { delete(key) };
     }
 }
@@ -116,7 +116,7 @@ pub fn environ() -> *const *const *const c_char {
 // An atomic operation on aarch64 is a call of the compiler's library, which chooses between two
 // instructions by what its constructor asked libc. That constructor is linked in, and its question
 // would be the one name that libc must have: it is answered here, so that nothing is asked. The
-// operations are those that every processor has, before and after the constructor ran.
+// operations are the ones that every processor has, before and after the constructor ran.
 #[cfg(target_arch = "aarch64")]
 extern "C" fn no_feature(_: usize) -> usize {
     0

@@ -1,9 +1,9 @@
 //! What `malloc.h` offers to ask and to tune: trim, statistics, options.
 //!
 //! The figures are ebbmalloc's own. glibc's words are mapped so that "in use" and "free" keep their
-//! meaning: `uordblks` is what the program holds, `fordblks` what is free and still resident (in
-//! caches, on free pages and beside live blocks), `arena` their sum, `keepcost` what `malloc_trim` returns: free pages,
-//! to which those come whose last slots lie in caches.
+//! meaning: `uordblks` is what the program holds, `fordblks` the free memory that is still resident (in
+//! caches, on free pages and next to live blocks), `arena` their sum, `keepcost` what `malloc_trim` returns: free
+//! pages, to which those come whose last slots lie in caches.
 
 use core::ffi::{c_int, c_void};
 use ebbmalloc_core::base::exact::usize_of;
@@ -84,7 +84,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
 }
 
 /// Returns all free pages to the kernel, other threads' caches included; `pad` is not needed. 1 if
-/// any memory went back, else 0.
+/// any memory was returned, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_pad: usize) -> c_int {
     runtime::trim().into()

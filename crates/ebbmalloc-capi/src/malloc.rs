@@ -49,7 +49,7 @@ fn calloc_rest(bytes: usize) -> *mut c_void {
 /// Frees a block; nothing for null.
 ///
 /// # Safety
-/// `block` is null or a block that has not been freed, and nobody uses it any more.
+/// `block` is null or a block that has not been freed, and is not in use any more.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub unsafe extern "C" fn free(block: *mut c_void) {

@@ -13,7 +13,7 @@ use ebbmalloc_core::runtime::control::{self, ZeroRealloc};
 ///
 /// # Safety
 /// `block` is null or a block that has not been freed; if the result is not null, or `size` is 0,
-/// nobody uses the old block any more.
+/// the old block is not in use any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if runtime::stays_in_slot(block.cast(), size) {

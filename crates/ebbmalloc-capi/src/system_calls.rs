@@ -12,7 +12,7 @@ use crate::errno::fail;
 /// `madvise(2)`. A wish for huge pages on a block ends with the block.
 ///
 /// # Safety
-/// Nobody relies on what the advice throws away.
+/// The program does not rely on the contents that the advice discards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     if Linux::wants_huge_pages(advice) {
@@ -34,9 +34,9 @@ pub extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
     status(runtime::without_purger(|| KERNEL.setns(descriptor, kinds)).map(|()| 0))
 }
 
-/// `prctl(2)`. A program that begins a sandbox with it leaves the purger behind, and from then on the allocator makes only
-/// system calls that no sandbox kills for. In C it takes any number of arguments, which come in the same registers; those that
-/// were not passed hold anything, and the kernel does not look at them.
+/// `prctl(2)`. A program that begins a sandbox with it stops the purger, and from then on the allocator makes only
+/// system calls that no sandbox kills for. In C it takes any number of arguments, which come in the same registers; the
+/// ones that were not passed hold anything, and the kernel does not look at them.
 ///
 /// # Safety
 /// The arguments are what the operation demands.

@@ -1,7 +1,7 @@
 //! Weak references: names that the program may or may not have.
 //!
 //! Stable Rust cannot declare them, so the assembler does, and the address is read from the global
-//! offset table: null where nobody defines the name.
+//! offset table: null where no object defines the name.
 
 /// Address of a symbol as `*const ()`, null if the loader found no definition.
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
 //! Arenas by jemalloc's indices: automatic ones (a shard of the bins each) first, then explicit ones.
 //!
-//! The automatic arenas share their extents and the purger: what goes from one goes from all.
+//! The automatic arenas share their extents and the purger: memory returned from one is returned from all.
 
 use crate::default_hooks::DEFAULT_HOOKS;
 use crate::figures;
@@ -77,7 +77,7 @@ pub fn move_thread(index: usize) -> bool {
     false
 }
 
-/// Returns what is free in an arena. False if there is none of that index.
+/// Returns the free memory of an arena. False if there is none of that index.
 pub fn purge(index: usize) -> bool {
     if index < automatic() {
         runtime::trim();
@@ -90,7 +90,7 @@ pub fn purge(index: usize) -> bool {
     true
 }
 
-/// Sets the decay time of an arena, in milliseconds; with 0 what is free there goes at once. False if there is none
+/// Sets the decay time of an arena, in milliseconds; with 0 its free memory is returned at once. False if there is none
 /// of that index, or it is no time.
 pub fn set_decay(index: usize, decay_ms: isize) -> bool {
     if !decay::set_of_arena(index, decay_ms) {
@@ -136,12 +136,12 @@ fn purge_explicit(arena: &ExplicitArena, force: bool) {
 /// Takes back every block of an explicit arena. False if there is none of that index.
 ///
 /// # Safety
-/// Nobody uses a block of it any more, or calls anything for it meanwhile.
+/// No block of it is in use any more, and no call for it is running.
 pub unsafe fn reset(index: usize) -> bool {
     let Some(arena) = HEAP.explicit_arena(index) else {
         return false;
     };
-    // SAFETY: nobody uses a block of it or calls anything for it (fn contract).
+    // SAFETY: no block of it is in use and no call for it is running (fn contract).
     with_access(|access| unsafe { HEAP.reset_arena(access, arena) });
     true
 }
@@ -161,13 +161,13 @@ pub unsafe fn destroy(index: usize) -> bool {
     // SAFETY: the contract is that of `reset`.
     unsafe { reset(index) };
     figures::note_end(arena);
-    // SAFETY: nobody uses a block of it (contract of `reset`), and it was reset just now.
+    // SAFETY: no block of it is in use (contract of `reset`), and it was reset just now.
     let ended = with_access(|access| unsafe { HEAP.end_arena(access, arena) });
     decay::follow();
     ended
 }
 
-/// A [`muzzy`] that nobody has written yet: the setting holds.
+/// A [`muzzy`] that was not written yet: the setting holds.
 const UNSET: i64 = i64::MIN;
 static MUZZY: AtomicI64 = AtomicI64::new(UNSET);
 
@@ -201,8 +201,8 @@ pub fn hooks(index: usize) -> Option<*mut ExtentHooks> {
 /// Sets the hooks of an explicit arena. False for any other.
 ///
 /// # Safety
-/// The hooks are as jemalloc's interface wants them, and outlive the arena; address space that there is
-/// may go back by them.
+/// The hooks are as jemalloc's interface wants them, and outlive the arena; existing address space
+/// may be returned by them.
 pub unsafe fn set_hooks(index: usize, hooks: *mut ExtentHooks) -> bool {
     match HEAP.explicit_arena(index) {
         Some(arena) => {
@@ -256,8 +256,8 @@ pub fn flush_cache(index: usize) -> bool {
 /// Ends an explicit cache. False if there is none of that index.
 ///
 /// # Safety
-/// Nobody uses it meanwhile, or names it again.
+/// It is not in use, and not named again.
 pub unsafe fn destroy_cache(index: usize) -> bool {
-    // SAFETY: nobody uses the cache or names it again (fn contract).
+    // SAFETY: the cache is not in use, and not named again (fn contract).
     with_access(|_| unsafe { HEAP.end_cache(index) })
 }

@@ -19,14 +19,14 @@ pub enum CacheChoice {
     Explicit(u32),
 }
 
-/// What a request says beside its size.
+/// The parts of a request other than its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// A power of two; 1 if it does not matter.
     pub align: usize,
     /// The block reads as zero.
     pub zero: bool,
-    /// See there.
+    /// The cache that serves it.
     pub cache: CacheChoice,
     /// The arena of this index; `None` is the one that the thread, or the cache, is on.
     pub arena: Option<u32>,
@@ -82,7 +82,7 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
     block
 }
 
-/// Makes what is usable of a block behind its first `from` bytes read as zero.
+/// Makes the usable bytes of a block after its first `from` bytes read as zero.
 ///
 /// # Safety
 /// The block is the caller's.
@@ -130,7 +130,7 @@ fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
         unsafe { HEAP.zero(block, size) };
     }
     if let Some(observer) = observer() {
-        // SAFETY: the block is live since just now, and nobody's yet.
+        // SAFETY: the block is live since just now, and not handed out yet.
         unsafe {
             face::note_new(observer, block);
             if !choice.zero {
@@ -156,7 +156,7 @@ fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
     face::take_sampled_in(observer, arena, CLASS[class].size as usize)
 }
 
-/// A slot that the chosen explicit cache has at hand; `None` says nothing about memory.
+/// A slot that the chosen explicit cache holds; `None` says nothing about memory.
 fn slot_of_cache(size: usize, choice: &Choice) -> Option<NonNull<u8>> {
     let CacheChoice::Explicit(index) = choice.cache else {
         return None;
@@ -311,14 +311,14 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
 /// as zero.
 ///
 /// # Safety
-/// `block` is a live block from here, which nobody else changes meanwhile.
+/// `block` is a live block from here, which no other thread changes meanwhile.
 pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: bool) -> usize {
     // SAFETY: the block is live and from here (fn contract).
     let old = unsafe { runtime::usable_size(block) };
-    // SAFETY: the block is live, and nobody else changes it (fn contract).
+    // SAFETY: the block is live, and no other thread changes it (fn contract).
     let new = with_access(|access| unsafe { HEAP.resize_in_place(access, block, least, most) });
     if zero && new > old {
-        // SAFETY: the block is as long as was said just now.
+        // SAFETY: the block is as long as the line above returned.
         unsafe { HEAP.zero(block.add(old), new - old) };
     }
     if let Some(observer) = observer()

@@ -67,7 +67,7 @@ unsafe extern "C" fn dalloc(
     _: bool,
     _: c_uint,
 ) -> bool {
-    // SAFETY: the range is of `alloc`'s, as its caller knows, and nobody uses it any more.
+    // SAFETY: the range is of `alloc`'s, as its caller knows, and it is not in use any more.
     unsafe { HEAP.os.release(start as usize, bytes.next_multiple_of(GRANULE)) };
     false
 }
@@ -79,7 +79,7 @@ unsafe extern "C" fn destroy(
     _: bool,
     _: c_uint,
 ) {
-    // SAFETY: the range is one that `alloc` gave, whole, and nobody uses it any more.
+    // SAFETY: the range is one that `alloc` gave, whole, and not in use any more.
     unsafe { HEAP.os.release(start as usize, bytes.next_multiple_of(GRANULE)) };
 }
 
@@ -119,7 +119,7 @@ unsafe extern "C" fn purge(
     if !start.is_multiple_of(page) || !bytes.is_multiple_of(page) {
         return true;
     }
-    // SAFETY: pages of `alloc`'s whose contents nobody wants, as the caller knows.
+    // SAFETY: pages of `alloc`'s whose contents are not needed, as the caller knows.
     let discarded = unsafe { HEAP.os.discard(&[PageRun { start, bytes }]) };
     discarded.refused_bytes > 0
 }

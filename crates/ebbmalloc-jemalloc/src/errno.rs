@@ -14,7 +14,7 @@ impl Errno {
     pub const ENOENT: Self = Self(2);
     /// Not now: no memory for it.
     pub const EAGAIN: Self = Self(11);
-    /// No such thing behind the name, or it refuses.
+    /// The name leads to no such thing, or it refuses.
     pub const EFAULT: Self = Self(14);
     /// A buffer of the wrong size, or a value out of range.
     pub const EINVAL: Self = Self(22);

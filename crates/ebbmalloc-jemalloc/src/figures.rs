@@ -9,7 +9,7 @@ use ebbmalloc_core::heap::figures::ArenaFigures;
 use ebbmalloc_core::os::Os;
 use ebbmalloc_core::runtime::face::{HEAP, boot_ms, visit_cache};
 
-/// Behind a lock, since whoever takes the figures writes all of them.
+/// Under a lock, since the thread that takes the figures writes all of them.
 struct Taken {
     arenas: [ArenaFigures; SHARDS],
     /// The explicit arena that was asked for last, its place in the table plus one, and the epoch.
@@ -51,7 +51,7 @@ pub enum Which {
     One(usize),
     /// All together.
     All,
-    /// Those that were destroyed, together.
+    /// The destroyed arenas, together.
     Destroyed,
 }
 
@@ -109,7 +109,7 @@ pub fn with<R>(which: Which, work: impl FnOnce(&ArenaFigures) -> R) -> Option<R>
     }
 }
 
-/// Adds what an explicit arena has done, which is about to end, to those that ended.
+/// Adds what an explicit arena has done, which is about to end, to the ended ones.
 pub fn note_end(arena: &ExplicitArena) {
     let mut taken = TAKEN.lock(&HEAP.os);
     let taken = &mut *taken;

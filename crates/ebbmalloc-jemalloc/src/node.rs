@@ -40,7 +40,7 @@ pub enum Kind {
 pub struct Indexed {
     /// Whether there is one for `index`; `mib` is the way so far.
     pub holds: fn(mib: &[usize], index: usize) -> bool,
-    /// The nodes behind the index.
+    /// The nodes below the index.
     pub members: &'static [Node],
 }
 

@@ -15,7 +15,7 @@ pub struct Tables {
     pub index: usize,
     /// Its length.
     pub index_bytes: usize,
-    /// Behind the last byte of the segment that it and `.eh_frame` are in.
+    /// After the last byte of the segment that it and `.eh_frame` are in.
     pub end: usize,
     /// A sum over the module's headers, to know it again.
     pub identity: usize,

@@ -8,7 +8,7 @@ const LINE_BYTES: usize = 128;
 pub struct Mapping {
     /// Its first byte.
     pub start: usize,
-    /// Behind its last.
+    /// After its last.
     pub end: usize,
     /// It can be executed.
     pub executable: bool,

@@ -147,7 +147,7 @@ impl Memory {
     /// The rule of `pc`, if it is remembered.
     pub fn get(&self, pc: usize) -> Option<Rule> {
         let (known, rule) = &self.rules[Self::place(pc)];
-        // SAFETY: an address stands beside each rule that was written, and nowhere else; none is 0.
+        // SAFETY: each rule that was written has an address next to it, and no other entry has one; none is 0.
         (*known == pc && pc != 0).then(|| unsafe { rule.assume_init() })
     }
 

@@ -103,7 +103,7 @@ fn registers_that_lead_nowhere_end_the_walk() {
     }
 }
 
-/// Code that nobody knows (as a compiler at run time makes it) does not have the list read at each walk.
+/// Code in no known object (as a compiler at run time makes it) does not have the list read at each walk.
 #[test]
 fn unknown_code_is_asked_for_ever_more_seldom() {
     let process = Process::new();

@@ -1,4 +1,4 @@
-//! The three lines that a program needs, and what it gains: memory of a burst goes back by itself.
+//! The three lines that a program needs, and what it gains: memory of a burst is returned without a call.
 
 use ebbmalloc::Ebbmalloc;
 

@@ -46,7 +46,7 @@ impl Ebbmalloc {
     }
 
     /// Returns all that is free to the system, other threads' caches included. True if any memory
-    /// went back. Not needed for that to happen: it is done within about a second anyway.
+    /// was returned. Not needed for that to happen: it is done within about a second anyway.
     pub fn trim(&self) -> bool {
         #[cfg(target_os = "linux")]
         return ebbmalloc_core::runtime::trim();

@@ -2,7 +2,7 @@
 //!
 //! [`Workspace`] finds the crates and parses their files into [`Module`](module::Module)s. [`graph::Graph`] resolves
 //! each path of each module to the file that defines the item: a re-export counts as an import of the file
-//! behind it, a `mod` declaration and a re-export of a child do not count. [`rules`] compares the graph with
+//! that defines it, a `mod` declaration and a re-export of a child do not count. [`rules`] compares the graph with
 //! `layers.toml`, the one table of the layers. Test code is left out.
 //!
 //! ```

@@ -28,7 +28,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The folder of the workspace that this crate stands in.
+    /// The folder of the workspace that this crate belongs to.
     pub fn root() -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         folder.ancestors().nth(2).unwrap_or(folder).to_owned()

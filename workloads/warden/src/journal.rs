@@ -28,7 +28,7 @@ pub struct Entry {
     pub status: u16,
     /// Rule that the request broke.
     pub rule: Option<String>,
-    /// What came with it.
+    /// Its other data.
     pub headers: BTreeMap<String, String>,
 }
 

@@ -1,12 +1,12 @@
 //! The memory of this process, for a trial: bytes in use, and a trim. Neither is asked in production.
 
-/// Bytes in use by the count of the allocator in charge; `None` where nobody counts.
+/// Bytes in use by the count of the allocator in charge; `None` without such a count.
 #[cfg(feature = "ebbmalloc")]
 pub fn live_bytes() -> Option<u64> {
     crate::GLOBAL.stats().map(|stats| stats.live_bytes)
 }
 
-/// Bytes in use by the count of the allocator in charge; `None` where nobody counts.
+/// Bytes in use by the count of the allocator in charge; `None` without such a count.
 #[cfg(feature = "jemalloc")]
 pub fn live_bytes() -> Option<u64> {
     tikv_jemalloc_ctl::epoch::advance().ok()?;
@@ -14,7 +14,7 @@ pub fn live_bytes() -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// Bytes in use by the count of the allocator in charge; `None` where nobody counts.
+/// Bytes in use by the count of the allocator in charge; `None` without such a count.
 ///
 /// Under a preloaded allocator glibc's own count goes on telling of an idle heap: it is believed only
 /// where malloc is glibc's too.

@@ -11,7 +11,7 @@ const HOUR_S: u64 = 3600;
 pub struct Overview {
     /// All requests.
     pub requests: u64,
-    /// Those that broke a rule, by rule.
+    /// Visits that broke a rule, by rule.
     pub by_rule: BTreeMap<String, u64>,
     /// By what was answered.
     pub by_status: BTreeMap<u16, u64>,

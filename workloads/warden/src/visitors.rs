@@ -15,7 +15,7 @@ pub struct Visitor {
     pub last_at: u64,
     /// All of them.
     pub requests: u64,
-    /// Those that broke a rule.
+    /// Visits that broke a rule.
     pub broken: u64,
     /// The headers of the last request.
     pub headers: BTreeMap<String, String>,

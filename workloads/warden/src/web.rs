@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 /// Visitors that the dashboard shows.
 const WORST: usize = 100;
-/// By which a reverse proxy tells who asks.
+/// The header in which a reverse proxy names the client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// A rule: its name, and what a path has in it that breaks it.
@@ -69,7 +69,7 @@ impl Agent {
     }
 }
 
-/// What a client is told when the log fails.
+/// The answer to a client when the log fails.
 struct Failed(std::io::Error);
 
 impl From<std::io::Error> for Failed {

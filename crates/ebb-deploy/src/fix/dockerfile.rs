@@ -1,7 +1,7 @@
 //! A Dockerfile: `ENV` in the stage that makes the image, and what brings the library there.
 //!
 //! `ENV` and not an entrypoint: it counts for everything that is started in the container, by whatever
-//! command. It stands behind everything that is run and copied, so that no step of the build is
+//! command. It comes after everything that is run and copied, so that no step of the build is
 //! preloaded, and before nothing that a cache would have to do again.
 
 use crate::check::base::Base;
@@ -127,7 +127,7 @@ impl Image<'_> {
             .unwrap_or(Judged { allocator: None, findings: Vec::new() })
     }
 
-    /// What the loader will be told: what it is told already where that stays.
+    /// The value that the loader will see: the existing value where that stays.
     fn spelling(
         &self,
         settings: &[Setting],

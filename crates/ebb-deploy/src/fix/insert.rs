@@ -1,4 +1,4 @@
-//! A new entry in a YAML text, in the manner of those that are there: same indentation, same style, same
+//! A new entry in a YAML text, in the style of the existing entries: same indentation, same style, same
 //! quotes. Used for compose files and Kubernetes manifests; pure.
 
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ fn append_all(
     Ok(vec![append_key(text, mapping, key, indent, &entries, &whys.join("; "))?])
 }
 
-/// What a change of one service is about: where it stands in which text.
+/// The service that a change is about: its text and its position there.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub name: &'a str,
@@ -220,7 +220,7 @@ pub fn json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Puts edits at one place in the order of their depth: what goes on with a list stands before the next key
+/// Puts edits at one place in the order of their depth: a continued list stands before the next key
 /// of the mapping around it, though that may have the same column.
 pub fn in_order(edits: &mut [Edit]) {
     let outwards = |edit: &Edit| {
@@ -235,7 +235,7 @@ pub fn in_order(edits: &mut [Edit]) {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub replaced: usize,
-    /// New leaves, by the key that they stand below.
+    /// New leaves, by their parent key.
     pub added: BTreeMap<&'static str, usize>,
 }
 

@@ -53,7 +53,7 @@ pub struct Report {
     file: String,
     /// Which kind it is.
     pub kind: &'static str,
-    /// What came of it.
+    /// The outcome.
     pub action: Action,
     /// What is to be in charge; `null` where nothing is to change it.
     pub allocator: Option<String>,

@@ -1,5 +1,5 @@
 //! A shell script that starts a service: `export` lines below its head, before its first command, so that they count
-//! for everything that it starts. What `LD_PRELOAD` holds when the script starts stays behind the allocator.
+//! for everything that it starts. The value that `LD_PRELOAD` has when the script starts follows the allocator.
 
 use std::path::Path;
 

@@ -143,7 +143,7 @@ fn import(text: &str, items: &[Item], of: Crate) -> Option<Range<usize>> {
     is_alone.then_some(start..end)
 }
 
-/// Behind the imports and modules at the top, else in front of the first item.
+/// After the imports and modules at the top, else in front of the first item.
 fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     let is_leading = |item: &&Item| match item {
         Item::Use(_) | Item::ExternCrate(_) => true,

@@ -99,10 +99,10 @@ fn line(text: &str, program: &Program, new: &[(String, String)]) -> Edit {
     Edit::below(text, program.last, &[line], whys.join("; "))
 }
 
-/// Pairs after those that are there, in their manner: on one line, or one on each.
+/// Pairs after the existing ones, in their style: on one line, or one on each.
 fn appended(text: &str, own: &Environment, new: &[(String, String)]) -> Vec<Edit> {
     let Some(last) = own.pairs.last() else {
-        // Not behind the space in front of a comment, which has to stay.
+        // Not after the space in front of a comment, which has to stay.
         let pairs = new.iter().enumerate().map(|(number, (pair, why))| {
             let comma = if number > 0 { "," } else { "" };
             Edit::replace(own.start..own.start, format!("{comma}{pair}"), &**why)

@@ -123,7 +123,7 @@ fn proposed(kind: Option<Kind>, text: &str, desired: &Desired) -> Result<Fixed, 
     fixed(kind, text, desired).map_err(|it| TestCaseError::fail(format!("{it}: {text}")))
 }
 
-/// What the changes promise of a text of which nothing is replaced.
+/// What the changes promise for a text in which nothing is replaced.
 fn assert_kept(kind: Option<Kind>, text: &str, desired: &Desired) -> Result<(), TestCaseError> {
     let after = apply(text, &proposed(kind, text, desired)?.edits);
     prop_assert!(keeps_lines(text, &after), "{}\n---\n{}", text, after);
@@ -351,7 +351,7 @@ proptest! {
         prop_assert!(proposed(Some(Kind::Compose), &after, &desired(name))?.edits.is_empty());
     }
 
-    /// What is there stays byte for byte: there are insertions alone.
+    /// The existing text stays byte for byte: there are only insertions.
     #[test]
     fn a_supervisors_file_keeps_what_it_has(text in supervisor_text(), name in select(NAMES)) {
         let first = proposed(Some(Kind::Supervisor), &text, &desired(name))?;

@@ -1,4 +1,4 @@
-//! A systemd service: a drop-in beside it. The unit stays as it is: it belongs to a package or to
+//! A systemd service: a drop-in next to it. The unit stays as it is: it belongs to a package or to
 //! somebody else, and a drop-in outlives their updates.
 
 use std::path::Path;

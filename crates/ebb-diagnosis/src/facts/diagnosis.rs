@@ -16,7 +16,7 @@ pub struct Diagnosis {
     pub ledger: Ledger,
     /// From the processes' memory to the cgroup's.
     pub bridge: Option<Bridge>,
-    /// Every cause that was checked; those that apply come first.
+    /// Every cause that was checked; the causes that apply come first.
     pub findings: Vec<Finding>,
     /// What it is concluded from.
     pub snapshot: Snapshot,

@@ -31,7 +31,7 @@ pub struct ProcessTrim {
     /// What was done.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What came of it.
+    /// The outcome.
     pub measured: Option<Measured>,
 }
 
@@ -134,7 +134,7 @@ pub enum Reason {
     Gone,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Measured {
     /// Resident memory of the process before.

@@ -1,7 +1,7 @@
-//! The script that the interpreter runs: a file that it can see, into which it also writes what came of it.
+//! The script that the interpreter runs: a file that it can see, into which it also writes the outcome.
 //!
 //! It lies in the process's own root, which may be a container's, so nothing of it is trusted: no symbolic link is
-//! followed, and only a folder is taken in which nobody else could put another file in its place. The file
+//! followed, and only a folder is taken in which no other user could put another file in its place. The file
 //! belongs to the process's user and goes when this value does.
 
 use std::fs::File;
@@ -42,7 +42,7 @@ pub(super) struct Script {
     name: String,
     path: String,
     file: File,
-    /// Where the text ends and what is said begins.
+    /// Where the text ends and the output begins.
     length: u64,
 }
 
@@ -128,7 +128,7 @@ impl Drop for Script {
     }
 }
 
-/// Whether in this folder nobody but root, whoever owns the root, or the user himself can rename a file of the user's.
+/// Whether only root, the owner of the process's root, or the user himself can rename the user's files in this folder.
 fn is_safe(folder: &FileStat, root_owner: u32, user: u32) -> bool {
     let is_own = [0, root_owner, user].contains(&folder.st_uid);
     is_own && (folder.st_mode & WRITABLE_BY_OTHERS == 0 || folder.st_mode & STICKY != 0)

@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
             say("here\n");
         syscall(SYS_exit, 0);
     } else if (strcmp(place, "vfork") == 0) {
-        /* The parent waits; the child has its memory. The child's number is what is said. */
+        /* The parent waits; the child has its memory. The output is the child's pid. */
         if (vfork() == 0) {
             char text[32];
             snprintf(text, sizeof text, "%d\n", getpid());

@@ -43,7 +43,7 @@ fn threads_in_all_kinds_of_waits() {
     survives(&[], times());
 }
 
-/// Nobody else can be chosen: the one thread is met in the wait, or before and behind it.
+/// There is no other thread to choose: the one thread is found in the wait, or before or after it.
 #[test]
 fn the_only_thread_in_each_kind_of_wait() {
     let kinds = [
@@ -70,7 +70,7 @@ fn registers_and_the_red_zone_of_the_only_thread() {
     survives(&["alone", "registers"], times());
 }
 
-/// With nobody waiting but in pairs: readers, writers, accept and connect.
+/// With all threads waiting in pairs: readers, writers, accept and connect.
 #[test]
 fn pipes_and_connections() {
     for kind in ["pipe", "accept"] {

@@ -2,8 +2,8 @@
 //!
 //! A `bytes` or `str` is one block with its head. A list's items, a dict's table, the bytes of a `bytearray` or of an
 //! array of numpy's are blocks that some small object points to, and that one lies in pymalloc's arenas: these are
-//! searched for the blocks' addresses. What is said is a name only when both the block and the type look like what they
-//! are to be; everything else is nobody's.
+//! searched for the blocks' addresses. A block gets a name only when both the block and the type look like what they
+//! are to be; everything else stays without a name.
 
 use std::collections::HashMap;
 
@@ -63,7 +63,7 @@ pub(super) fn owners(
     Ok(owned)
 }
 
-/// Searches an arena for the addresses of blocks that nobody has yet.
+/// Searches an arena for the addresses of blocks that have no owner yet.
 fn search(
     reader: &mut Reader<'_>,
     (start, end): (u64, u64),

@@ -1,9 +1,9 @@
 //! Where the fields lie that are read, version by version.
 //!
 //! Up to 3.12 from the headers of each version (`internal/pycore_*.h`), compiled for x86-64; the offsets
-//! in front of which the fields stand did not change within a version's releases of that branch, and
+//! of the fields did not change within a version's releases of that branch, and
 //! what is read through a wrong one is refused by the plausibility checks of the readers. 3.13 and later tell
-//! their own, behind a cookie: `struct _Py_DebugOffsets`, whose fields stand at other places in each version.
+//! their own, after a cookie: `struct _Py_DebugOffsets`, whose layout differs in each version.
 
 use crate::heap::Unsupported;
 use crate::memory::Reader;
@@ -30,7 +30,7 @@ const RELEASE_LEVEL: u64 = 0xf0;
 pub(super) enum Frozen {
     /// So far into the collector's state.
     InState(u64),
-    /// Behind the last generation.
+    /// After the last generation.
     BehindGenerations,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Layout {
     pub(super) pool_bytes: u64,
 }
 
-/// Behind three generations and a pointer to the first of them; 3.14 has moved the pointer. 3.14.0 to 3.14.4, whose collector is
-/// another, have a young list and two old ones at the places of the generations, and the frozen one after them: the
-/// sources of 3.14.5 say that they kept every place. So the micro version decides nothing here.
+/// After three generations and a pointer to the first of them; 3.14 has moved the pointer. 3.14.0 to 3.14.4, whose
+/// collector is another, have a young list and two old ones at the places of the generations, and the frozen one after
+/// them: the sources of 3.14.5 say that they kept every place. So the micro version decides nothing here.
 const FROZEN: Frozen = Frozen::InState(104);
 const SMALL: (u64, u64) = (256 << 10, 4 << 10);
 const LARGE: (u64, u64) = (1 << 20, 16 << 10);

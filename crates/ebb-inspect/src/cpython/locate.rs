@@ -8,7 +8,7 @@ use crate::heap::Unsupported;
 use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
-/// What is said of a build whose objects are laid out otherwise, and lie in mimalloc's pages.
+/// The message for a build whose objects have another layout and lie in mimalloc's pages.
 pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
 
 /// CPython in a process.

@@ -95,7 +95,7 @@ fn a_list_that_leads_into_swap_says_so() {
     memory.swap_out(two);
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(!collector.complete && collector.swapped);
-    // Two is told by its neighbour's word alone, and not counted.
+    // Only its neighbour's word marks the second chunk, so it is not counted.
     assert_eq!(collector.tracked[0], 1);
 }
 

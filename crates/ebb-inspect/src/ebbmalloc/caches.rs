@@ -55,7 +55,7 @@ pub(super) fn read(
     Ok(Cached(slots))
 }
 
-/// The entries between the addresses that stand in two words.
+/// The entries between the addresses in two words.
 fn entries(
     reader: &mut Reader<'_>,
     (from, to): (u64, u64),

@@ -22,8 +22,8 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// With as many slots as a slab of `bytes` has room for behind `lead`.
-    pub(super) fn behind(self, lead: u64, bytes: u64) -> Self {
+    /// With as many slots as a slab of `bytes` has room for after `lead`.
+    pub(super) fn with_lead(self, lead: u64, bytes: u64) -> Self {
         let room = bytes.saturating_sub(lead) / self.size;
         Self { slots: self.slots.min(room), ..self }
     }
@@ -102,8 +102,8 @@ impl Slab {
             set(&mut in_caches, first, (first + (bytes / size).max(1)).min(slots));
         }
         for page in (0..MOST_PAGES).filter(|page| self.leaving >> page & 1 != 0) {
-            let (first, behind) = self.slots_between(page * page_bytes, (page + 1) * page_bytes);
-            set(&mut free, first, behind);
+            let (first, end) = self.slots_between(page * page_bytes, (page + 1) * page_bytes);
+            set(&mut free, first, end);
         }
         for (in_caches, free) in in_caches.iter_mut().zip(&free) {
             *in_caches &= !free;
@@ -138,29 +138,29 @@ impl Slab {
     /// The slots that touch bytes `from..to` of the slab: the first, and the one after the last.
     fn slots_between(&self, from: u64, to: u64) -> (u64, u64) {
         let Class { size, slots, .. } = self.class;
-        let (from, to) = self.behind_lead(from, to);
+        let (from, to) = self.after_lead(from, to);
         ((from / size).min(slots), to.div_ceil(size).min(slots))
     }
 
     /// Bytes `from..to` of the slab, counted from its first slot.
-    fn behind_lead(&self, from: u64, to: u64) -> (u64, u64) {
+    fn after_lead(&self, from: u64, to: u64) -> (u64, u64) {
         (from.saturating_sub(self.lead), to.saturating_sub(self.lead))
     }
 
     /// How many bytes of the slots in `map` lie in bytes `from..to` of the slab.
     fn bytes(&self, map: &[u64], from: u64, to: u64) -> u64 {
         let size = self.class.size;
-        let (first, behind) = self.slots_between(from, to);
-        if first >= behind {
+        let (first, end) = self.slots_between(from, to);
+        if first >= end {
             return 0;
         }
-        let (from, to) = self.behind_lead(from, to);
-        let mut bytes = ones(map, first, behind) * size;
+        let (from, to) = self.after_lead(from, to);
+        let mut bytes = ones(map, first, end) * size;
         if is_set(map, first) {
             bytes -= from - first * size;
         }
-        if is_set(map, behind - 1) {
-            bytes -= (behind * size).saturating_sub(to);
+        if is_set(map, end - 1) {
+            bytes -= (end * size).saturating_sub(to);
         }
         bytes
     }
@@ -170,19 +170,19 @@ fn is_set(map: &[u64], slot: u64) -> bool {
     map[(slot / 64) as usize] >> (slot % 64) & 1 != 0
 }
 
-/// Sets the bits `first..behind`.
-fn set(map: &mut [u64], first: u64, behind: u64) {
-    for slot in first..behind {
+/// Sets the bits `first..end`.
+fn set(map: &mut [u64], first: u64, end: u64) {
+    for slot in first..end {
         map[(slot / 64) as usize] |= 1 << (slot % 64);
     }
 }
 
-/// How many of the bits `first..behind` are set.
-fn ones(map: &[u64], first: u64, behind: u64) -> u64 {
+/// How many of the bits `first..end` are set.
+fn ones(map: &[u64], first: u64, end: u64) -> u64 {
     let mut count = 0;
     let mut at = first;
-    while at < behind {
-        let bits = (64 - at % 64).min(behind - at);
+    while at < end {
+        let bits = (64 - at % 64).min(end - at);
         let mask = u64::MAX >> (64 - bits) << (at % 64);
         count += u64::from((map[(at / 64) as usize] & mask).count_ones());
         at += bits;

@@ -20,7 +20,7 @@ proptest! {
     ) {
         let start = 1 << 20;
         let end = start + 16 * PAGE;
-        let class = Class { size, slots: 16 * PAGE / size, granules: 1 }.behind(lead, 16 * PAGE);
+        let class = Class { size, slots: 16 * PAGE / size, granules: 1 }.with_lead(lead, 16 * PAGE);
         let slots = class.slots;
         let words: Vec<u64> = words[..slots.div_ceil(64) as usize]
             .iter()
@@ -70,7 +70,7 @@ proptest! {
         prop_assert_eq!(breakdown.system.resident, PAGE * u64::from((present as u16).count_ones()));
     }
 
-    /// What stands in the process costs neither a panic nor an endless loop.
+    /// Whatever the process's memory holds causes neither a panic nor an endless loop.
     #[test]
     fn any_words_are_an_answer(
         words in prop::collection::vec((0u64..8192, any::<u64>()), 0..200),

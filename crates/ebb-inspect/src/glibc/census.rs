@@ -50,7 +50,7 @@ impl Census {
         Self { candidate_bytes, trimmer, ..Self::default() }
     }
 
-    /// A chunk in use whose block may be one of those that are listed.
+    /// A chunk in use whose block may be a listed one.
     pub fn large(&mut self, from: u64, to: u64) {
         if to - from >= LARGE_BYTES && self.large.len() < MAX_LARGE {
             self.large.push((from + HEADER_BYTES, to - from - HEADER_BYTES));

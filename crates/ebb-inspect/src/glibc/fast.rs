@@ -414,7 +414,7 @@ mod tests {
         let loose = followed(&[(A, A + 64)], A);
         assert_eq!(loose.known(), Known::Torn);
         assert!(loose.has(A) && !loose.has(A + 64));
-        // A chunk of the list is missing: what lies behind it looks in use.
+        // A chunk of the list is missing: the rest of the list looks in use.
         let gap = followed(&[(A, A + 64), (A + 128, 0)], A);
         assert_eq!(gap.known(), Known::Torn);
         assert!(!gap.has(A + 128));

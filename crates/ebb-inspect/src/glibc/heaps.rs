@@ -96,7 +96,7 @@ pub fn main(
         let only = heap(begin, end, Some(top)).filter(|heap| heap.end <= area.1);
         return Ok(only.into_iter().collect());
     }
-    // It went on in mappings. Those that lie beside each other are one to the kernel; what else lies there
+    // The arena continued in mappings. The kernel joins adjacent ones; anything else there
     // is left out by what the arena counts.
     let mut heaps = Vec::new();
     let mut rest = reader.word(arena + layout.arena.system_mem)?;
@@ -125,7 +125,7 @@ pub fn anchors(
             if chunk % HEADER_BYTES != 0 {
                 break;
             }
-            // The one behind must name this one as its predecessor.
+            // The next one must name this one as its predecessor.
             let Some(next) = unless_torn(reader.word(chunk.wrapping_add(HEADER_BYTES)))? else {
                 break;
             };

@@ -12,7 +12,7 @@ use super::layout::{BINS, HEADER_BYTES, Layout};
 
 /// More static data than any libc or program has that is looked through.
 const MAX_STATIC_BYTES: u64 = 64 << 20;
-/// More arenas than there can be: 8 for each processor, if nobody asks for more.
+/// More arenas than there can be: 8 for each processor by default.
 const MAX_ARENAS: usize = 1 << 16;
 
 /// malloc's parameters (`mp_`).
@@ -155,7 +155,7 @@ fn main_arena(
     let mut ring = vec![address];
     let mut next = next;
     while next != address {
-        // A secondary arena lies behind the head of its first heap.
+        // A secondary arena lies after the head of its first heap.
         if next % (1 << 20) != layout.heap_head_bytes || ring.len() == MAX_ARENAS {
             return Ok(None);
         }

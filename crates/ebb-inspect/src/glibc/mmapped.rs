@@ -3,7 +3,7 @@
 //! No list leads to them. malloc counts them, so a search through the anonymous mappings is complete when
 //! it has found that number and that many bytes; else it is a part and said to be one.
 //!
-//! The kernel joins mappings of the same kind that touch: a chunk may lie behind any number of pages that are
+//! The kernel joins mappings of the same kind that touch: a chunk may follow any number of pages that are
 //! somebody else's, such as pymalloc's arenas, a runtime's heap or stacks. It also splits them: advice about huge pages, a
 //! lock or other rights for a part of a chunk make several mappings of one. So mappings that touch are one run, and a
 //! chunk may lie anywhere in a run. The first page of each mapping is looked at first, since most chunks begin there. Then every
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_chunk_may_lie_in_several_mappings_that_touch() {
-        // Split behind its first page, in its middle, and joined with another chunk.
+        // Split after its first page, in its middle, and joined with another chunk.
         assert_eq!(found(&[(0, 20)], &[(0, 1), (1, 19)], &[]), (1, 20));
         assert_eq!(found(&[(0, 20)], &[(0, 8), (8, 4), (12, 8)], &[]), (1, 20));
         let joined = [(0, 8), (8, 14), (22, 18)];

@@ -3,7 +3,7 @@
 //! malloc_trim merges what lies in fastbins, returns the whole pages within every free chunk of every
 //! arena, keeping the words at its start, and lowers the end of the main arena's heap to whole units
 //! above the smallest chunk. It does not touch the tops of other arenas. The kernel refuses to take pages that are
-//! locked in memory, but for those behind the end that brk lowers.
+//! locked in memory, except those above the end that brk lowers.
 
 use crate::memory::Presence;
 
@@ -29,7 +29,7 @@ impl Default for Trimmer {
 }
 
 impl Trimmer {
-    /// Resident bytes that are returned of the free chunk `from..to`, and those that locked pages keep.
+    /// Resident bytes that are returned of the free chunk `from..to`, and the bytes that locked pages keep.
     pub fn free_chunk(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let aligned = (from + FREE_CHUNK_HEAD_BYTES).next_multiple_of(self.page_bytes);
         let pages = to.saturating_sub(aligned) / self.page_bytes;
@@ -43,14 +43,14 @@ impl Trimmer {
         if self.brk == Some(to) { presence.bytes(to - extra, to) } else { 0 }
     }
 
-    /// Resident bytes of whole pages in the top of another arena, and those that locked pages keep.
+    /// Resident bytes of whole pages in the top of another arena, and the bytes that locked pages keep.
     pub fn secondary_top(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let aligned = (from + MIN_CHUNK_BYTES).next_multiple_of(self.page_bytes);
         self.apart(presence, aligned, to)
     }
 
-    /// Resident bytes of `from..to` that are returned in one call, and those that stay: the call ends at the first page that
-    /// is locked.
+    /// Resident bytes of `from..to` that one call returns, and the bytes that stay: the call ends at the first page
+    /// that is locked.
     fn apart(&self, presence: &Presence, from: u64, to: u64) -> (u64, u64) {
         let locked = self.locked.iter();
         let locked = locked.filter(|(start, end)| *start < to && *end > from);

@@ -31,7 +31,7 @@ pub struct Libc {
     pub version: Version,
 }
 
-/// Behind it in the banner come the distribution's words in brackets and the version.
+/// After it in the banner come the distribution's words in brackets and the version.
 const BANNER: &[u8] = b"GNU C Library ";
 const VERSION: &[u8] = b"version ";
 /// The banner's first line is shorter.

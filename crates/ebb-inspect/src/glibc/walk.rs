@@ -113,7 +113,7 @@ pub fn walk(
 enum Step {
     /// A chunk.
     Chunk(Chunk),
-    /// The arena's top, which ends there. Behind it lies what the arena got before, if brk failed.
+    /// The arena's top, which ends there. Above it lies what the arena got before, if brk failed.
     Top(u64),
     /// What closes a heap, or a piece of the main one, that is not the newest.
     Fence(u64),

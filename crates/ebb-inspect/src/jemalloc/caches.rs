@@ -11,7 +11,7 @@ const MAX_CACHES: usize = 1 << 16;
 const MAX_BLOCKS: usize = 1 << 22;
 /// A stack holds no more: its bounds are 16 bits of an address.
 const MAX_STACK: u64 = 1 << 13;
-/// Stacks of large classes, before 5.3; those that are not used are empty.
+/// Stacks of large classes, before 5.3; unused ones are empty.
 const LARGE_STACKS: u64 = 37;
 const STACK_BYTES: u64 = 24;
 

@@ -20,11 +20,11 @@ pub enum State {
     Slab { region_bytes: u64, free: u64, bitmap: [u64; BITMAP_WORDS] },
     /// One block, of no more than its class's bytes: since 5.3.1 it is as long as the request, in whole pages.
     Large { block: u64, class_bytes: u64 },
-    /// Free, not given back.
+    /// Free, not returned (dirty).
     Dirty,
-    /// Free, given back lazily.
+    /// Free, returned lazily (muzzy).
     Muzzy,
-    /// Free, given back, its addresses kept.
+    /// Free, returned, its addresses kept (retained).
     Retained,
     /// Being changed.
     Moving,
@@ -101,7 +101,7 @@ fn slab(class: u64, size: u64, free: u64, mut bitmap: [u64; BITMAP_WORDS]) -> Op
     if regions == 0 || regions > MAX_REGIONS || free > regions {
         return None;
     }
-    // Bits behind the last region have no meaning.
+    // Bits after the last region have no meaning.
     for (index, word) in (0u64..).zip(&mut bitmap) {
         let bits = regions.saturating_sub(index * 64).min(64);
         *word &= u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);

@@ -33,7 +33,7 @@ pub struct Layout {
 /// `arena_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arena {
-    /// Its number, beside that in its base; 5.2 has none.
+    /// Its number, repeated in its base; 5.2 has none.
     pub index: Option<u64>,
     pub base: u64,
     /// Head of the ring of its threads' caches.

@@ -1,6 +1,6 @@
 //! Which jemalloc it is, by the text of its version and the layout that fits; and its structures, by what they must be, not by name: a distribution's library is stripped.
 //!
-//! Every word of the data of the file that may lead to an arena is tried: an arena's number stands in two
+//! Every word of the data of the file that may lead to an arena is tried: an arena's number is in two
 //! places, and ordinary data does not pass. The page map is found by [`page_map`].
 
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ fn arena_index(
     Ok(is_arena.then_some(index))
 }
 
-/// The version that a jemalloc answers to `mallctl("version")`, which stands in every build, commit included.
+/// The version that a jemalloc answers to `mallctl("version")`, which every build contains, commit included.
 pub(super) fn version(image: &Image) -> Option<String> {
     image.search(VERSION_BYTES, |bytes| {
         let mut dashes = memchr::memmem::find_iter(bytes, b"-g");

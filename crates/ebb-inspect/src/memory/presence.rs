@@ -40,27 +40,27 @@ impl Presence {
             // Runs of a kernel's huge pages may be longer than what was asked for.
             let (from, to) = (from.max(start), to.min(end));
             let first = (from - start) >> page_shift;
-            let behind = first + (to.saturating_sub(from) >> page_shift);
+            let past = first + (to.saturating_sub(from) >> page_shift);
             match state {
-                Page::Present => presence.set(first, behind),
-                Page::Swapped => presence.swapped += behind - first,
+                Page::Present => presence.set(first, past),
+                Page::Swapped => presence.swapped += past - first,
                 Page::Absent => {}
             }
         })?;
         Ok(presence)
     }
 
-    /// The pages `first..behind` are present.
-    fn set(&mut self, first: u64, behind: u64) {
+    /// The pages `first..past` are present.
+    fn set(&mut self, first: u64, past: u64) {
         let mut page = first;
-        while page < behind {
+        while page < past {
             let block = &mut self.blocks[usize_of(page / BLOCK_PAGES)];
             if *block == 0 {
                 *block = u32::try_from(self.bits.len()).expect("2^32 blocks of bits are 2 TiB");
                 self.bits.push([0; BLOCK_WORDS]);
             }
             let bits = &mut self.bits[*block as usize];
-            let end = behind.min((page / BLOCK_PAGES + 1) * BLOCK_PAGES);
+            let end = past.min((page / BLOCK_PAGES + 1) * BLOCK_PAGES);
             while page < end {
                 let to = end.min((page / 64 + 1) * 64);
                 bits[usize_of(page / 64) % BLOCK_WORDS] |= mask(page, to);
@@ -164,9 +164,9 @@ impl Presence {
     }
 }
 
-/// The bits of the pages `first..behind`, all of them of one word.
-fn mask(first: u64, behind: u64) -> u64 {
-    u64::MAX << (first % 64) & u64::MAX >> (63 - (behind - 1) % 64)
+/// The bits of the pages `first..past`, all of them of one word.
+fn mask(first: u64, past: u64) -> u64 {
+    u64::MAX << (first % 64) & u64::MAX >> (63 - (past - 1) % 64)
 }
 
 #[cfg(test)]

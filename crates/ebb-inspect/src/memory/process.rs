@@ -83,7 +83,7 @@ impl Memory for ProcessMemory {
             let offset = number * ENTRY_BYTES as u64;
             let read =
                 self.pagemap.read_at(bytes, offset).map_err(|error| Unreadable::from_io(&error))?;
-            // A process without an address space reads as an empty file; so does what lies behind every
+            // A process without an address space reads as an empty file; so do addresses above every
             // address space.
             if read == 0 && start < END_OF_USER_SPACE {
                 return Err(Unreadable::Gone);

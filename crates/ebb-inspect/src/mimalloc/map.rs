@@ -31,7 +31,7 @@ const FREED_BY_OTHERS: usize = 32;
 const BLOCK_BYTES: usize = 40;
 const FIRST_BLOCK: usize = 48;
 /// Where its memory is from: an arena, first slice and slices, or the kernel's address and size; then which of both.
-/// And whether the first block is told by the distance from the page's own fields in words, as it is from 3.4 on.
+/// And whether the first block's place is a distance from the page's own fields in words, as from 3.4 on.
 /// Secure builds have two keys more.
 const ORIGINS: [(usize, bool); 4] = [(96, false), (88, true), (112, false), (104, true)];
 const FROM_KERNEL: std::ops::RangeInclusive<u64> = 4..=6;

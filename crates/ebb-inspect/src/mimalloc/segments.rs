@@ -337,7 +337,7 @@ fn key(
     Ok(head.map(|_| cookie ^ place))
 }
 
-/// Which of `keys` stand in `data`.
+/// Which of `keys` `data` contains.
 fn known_keys(
     space: Space<'_>,
     data: &[(u64, u64)],

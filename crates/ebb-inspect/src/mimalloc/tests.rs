@@ -170,7 +170,7 @@ fn a_map_of_the_third_version_is_read_exactly() {
         assert!(breakdown.adds_up(), "{breakdown:?}");
         assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (901, 900 * 64 + 0x1_8000));
         assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (100, 6400));
-        // The arena's slices behind its page.
+        // The arena's slices after its page.
         assert_eq!(breakdown.kept.resident, 4 * 4096);
         assert_eq!(breakdown.overhead.bytes, SLICE);
         assert_eq!(breakdown.system.bytes, 16 * SLICE + 0x2_0000);

@@ -98,9 +98,9 @@ impl Group {
 /// All groups of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
-    /// Those that lie in no slot, by address.
+    /// The groups that lie in no slot, by address.
     outer: Vec<Group>,
-    /// Those that lie in a slot, by address.
+    /// The groups that lie in a slot, by address.
     inner: BTreeMap<u64, Group>,
     /// The areas of records.
     pub areas: Vec<(u64, u64)>,
@@ -157,7 +157,7 @@ impl Groups {
         Ok(next)
     }
 
-    /// Tells groups in slots of others from those that are not. A group that lies in another one's and is not
+    /// Separates groups in slots of others from the rest. A group that lies in another one's and is not
     /// exactly where a slot begins is torn.
     fn nest(&mut self, all: BTreeMap<u64, Group>) {
         let mut open: Vec<Group> = Vec::new();

@@ -119,7 +119,7 @@ fn class_sizes(reader: &mut Reader<'_>, address: u64) -> Result<Option<Vec<u64>>
     for class in 0..CLASSES as u64 {
         let list = address.saturating_add(class * LIST_BYTES);
         let size = u64::from(reader.int(list.saturating_add(LIST_SIZE))?);
-        // Those in use are multiples of 8 that grow; behind them all are 0.
+        // The ones in use are growing multiples of 8; all after them are 0.
         let is_next = match sizes.last() {
             None => size == 0,
             Some(&last) => size == 0 || (size > last && size.is_multiple_of(8)),

@@ -10,7 +10,7 @@ use crate::space::Space;
 
 /// Addresses have so many bits.
 const ADDRESS_BITS: u32 = 48;
-/// Its pages are of 8 KiB, or what `configure` was told.
+/// Its pages are of 8 KiB, or as `configure` was set.
 const PAGE_SHIFTS: [u32; 4] = [13, 12, 15, 16];
 
 /// Where the page map is.

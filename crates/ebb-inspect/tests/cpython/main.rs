@@ -286,7 +286,7 @@ fn large_blocks_of_another_interpreter_have_owners() {
     }
 }
 
-/// The kernel joins mappings: large blocks lie behind 100 MB of arenas in the same one, and all are found.
+/// The kernel joins mappings: large blocks follow 100 MB of arenas in the same mapping, and all are found.
 #[test]
 fn large_blocks_behind_arenas() {
     const CODE: &str = "import os\n\
@@ -308,7 +308,7 @@ fn large_blocks_behind_arenas() {
     }
 }
 
-/// Buffers of every kind that an interpreter without packages has; numbers that are nobody's by chance.
+/// Buffers of every kind that an interpreter without packages has; numbers that look like addresses by chance.
 const BUFFERS: &str = r#"
 import array, ctypes, os, sys
 kept = [bytes(3 << 20), bytes(2 << 20), "\u20ac" * (2 << 20), bytearray(5 << 20), array.array("d", bytes(6 << 20)),

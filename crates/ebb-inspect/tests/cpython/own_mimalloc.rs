@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use ebb_inspect::cpython::{self, Python};
 use ebb_inspect::{Target, Unsupported, mimalloc};
 
-/// Buffers of another thread's, half of which the main thread replaces by the smallest there is; then the blocks in use of
-/// all heaps; then it replaces a quarter more: as many blocks, and those it frees stay in lists of what other threads freed.
+/// Buffers of another thread's, half of them replaced by the main thread with the smallest size; then the blocks in use
+/// of all heaps; then it replaces a quarter more: as many blocks, and those it frees stay in lists of what other
+/// threads freed.
 const PROGRAM: &str = r#"
 import os, sys, threading
 burst = []
@@ -68,7 +69,7 @@ fn read(command: &mut Command, is_free_threaded: bool) {
     // 200 000 objects, a buffer of each, and the interpreter's own; the other build counts those of one thread.
     assert!((400_000..440_000).contains(&found), "{found} blocks read");
     assert!(!is_free_threaded || found.abs_diff(said) < 1000, "{found} blocks read, {said} said");
-    // What was freed lies beside what was not.
+    // Freed blocks lie next to live ones.
     assert!(heap.breakdown.free.bytes > 150_000 * 100, "{:?}", heap.breakdown);
     match python {
         Err(Unsupported::Build(why)) if is_free_threaded => {

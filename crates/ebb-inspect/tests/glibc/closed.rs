@@ -1,7 +1,7 @@
 //! Processes whose memory is closed to us: the gate is named.
 //!
-//! As root nothing is closed, so the reading is done by a copy of this test program that runs as the user
-//! nobody. Without root that cannot be set up, and the tests say so.
+//! As root nothing is closed, so the reading is done by a copy of this test program that runs as user
+//! `nobody`. Without root that cannot be set up, and the tests say so.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::program::{Program, as_nobody, copy, own};
 /// The process that the copy reads.
 const TARGET: &str = "EBB_TEST_TARGET";
 
-/// What nobody is told about process `pid`: the gate, in words.
+/// The permission that process `pid` is closed by, in words.
 fn gate_for_nobody(pid: i32) -> String {
     gate_for(pid, |reader| {
         let mut command = Command::new(reader);

@@ -165,7 +165,7 @@ static void prepare(const char *name)
     } else if (!strcmp(name, "threads_gone")) {
         in_threads(8, (struct job){20 << 20, 16, 40000, 20, 0});
     } else if (!strcmp(name, "secondary_tops")) {
-        /* Raises both dynamic thresholds: the ends of arenas are no longer given back. */
+        /* Raises both dynamic thresholds: the ends of arenas are not returned after that. */
         free(filled(30 << 20));
         in_threads(4, (struct job){51 << 20, 500, 60000, 0, 1});
     } else if (!strcmp(name, "many_heaps")) {

@@ -234,7 +234,7 @@ fn trim(diagnosis: &Diagnosis) -> Option<String> {
     Some(format!("Trim does not help: {text}."))
 }
 
-/// Where there are several: those that are alike together, one that differs by its number.
+/// Where there are several: similar ones together, a different one by its number.
 fn processes(snapshot: &Snapshot) -> Option<String> {
     if snapshot.processes.len() < 2 {
         return None;

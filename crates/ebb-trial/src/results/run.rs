@@ -1,4 +1,4 @@
-//! One run of a variant as it was measured: its phases, its samples, what was seen beside them. Moments (`at_s`, `from_s`,
+//! One run of a variant as it was measured: its phases, its samples, what else was observed. Moments (`at_s`, `from_s`,
 //! `to_s`) count from readiness, rounds and repetitions from 1.
 
 use super::measures::Measures;

@@ -202,7 +202,7 @@ impl<'a> RunContext<'a> {
 }
 
 /// Ports that were free a moment ago, all different: the listeners are held until all are known. Below
-/// those that the kernel gives to connections, so that none of these takes one before the service does.
+/// the range that the kernel gives to connections, so that none of these takes one before the service does.
 fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
     let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
     let first_given = given.split_whitespace().next().map(str::parse);

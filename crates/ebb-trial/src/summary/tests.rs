@@ -98,7 +98,7 @@ fn what_nobody_measured_is_not_0() {
     assert_eq!(measure(&run, Metric::Rss).refaults, None);
     let measures = measure(&run, Metric::Pss);
     assert_eq!((measures.peak_bytes, measures.after_rest_bytes), (None, None));
-    // As they come from an earlier version, which had no such field.
+    // As an earlier version wrote them, which had no such field.
     let mut written = serde_json::to_value(run.measures).unwrap();
     assert!(written.as_object_mut().unwrap().remove("refaults").is_some());
     let measures: Measures = serde_json::from_value(written).unwrap();

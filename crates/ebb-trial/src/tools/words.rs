@@ -6,7 +6,7 @@ pub(super) fn word_after<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     rest.lines().next()?.split_whitespace().next()
 }
 
-/// The lines `  [X] rest` below a heading: what stands in the brackets, and after them.
+/// The lines `  [X] rest` below a heading: the text in the brackets, and the text after them.
 pub(super) fn bracketed_after<'a>(text: &'a str, heading: &str) -> Vec<(&'a str, &'a str)> {
     let Some((_, below)) = text.split_once(heading) else {
         return Vec::new();

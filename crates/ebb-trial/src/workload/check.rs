@@ -6,7 +6,7 @@ use crate::template::{self, Values};
 use ebb_allocators::Allocator;
 use std::collections::BTreeMap;
 
-/// Allocators of which it can be told that a program has them inside; what cannot be told is no variant.
+/// Allocators that can be recognised inside a program; one that cannot be recognised is no variant.
 const LINKED: [Allocator; 3] = [Allocator::Ebbmalloc, Allocator::Jemalloc, Allocator::Mimalloc];
 
 impl Workload {

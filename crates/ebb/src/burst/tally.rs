@@ -1,4 +1,4 @@
-//! What came of the requests: answered, failed and why, latencies. One for each connection, added up.
+//! The outcome of the requests: answered, failed and why, latencies. One for each connection, added up.
 
 use ebb_trial::results::{LoadResult, Quantiles};
 use hdrhistogram::Histogram;

@@ -1,4 +1,4 @@
-//! `ebb burst URL...`: sends requests to a service on this machine and prints what came of them.
+//! `ebb burst URL...`: sends requests to a service on this machine and prints the results.
 //!
 //! For services whose owner has no load tool. `docs/workload.md` is its manual.
 
@@ -28,7 +28,7 @@ const EXAMPLES: &str = "Examples:
 ///
 /// The last line on stdout is the summary that ebb compare reads. Without --rate the loop is closed: each
 /// connection sends its next request when the last one was answered. With --rate requests are due at fixed times,
-/// and latency counts from the due time, so that a service that falls behind cannot hide it.
+/// and latency counts from the due time, so that a slow service cannot hide it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -80,7 +80,7 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Sends it and tells what came of it.
+/// Sends it and returns the outcome.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let plan = plan(args)?;
     let (tally, seconds) = drive::drive(&plan);

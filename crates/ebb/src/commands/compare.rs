@@ -176,7 +176,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     report(&trial, args, output.as_ref())
 }
 
-/// Sets the workload up, runs the variants and judges what came of them.
+/// Sets the workload up, runs the variants and judges the results.
 fn run_trial(
     args: &Args,
     workload: &Workload,

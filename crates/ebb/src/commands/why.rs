@@ -136,7 +136,7 @@ fn text(diagnoses: &[Diagnosis], form: Form) -> String {
 }
 
 fn code(kind: VerdictKind, diagnosis: &Diagnosis) -> Exit {
-    // A closed door is something else than a heap that nobody can read.
+    // A process that may not be read differs from a heap that no reader knows.
     let is_closed = || diagnosis.snapshot.missing.iter().any(|it| it.what == "mappings");
     match kind {
         VerdictKind::InUse => Exit::Ok,

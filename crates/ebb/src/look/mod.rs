@@ -60,7 +60,7 @@ impl Observer {
         }
     }
 
-    /// Reads all of them; of those that come too late only what the kernel says.
+    /// Reads all of them; of late ones only the kernel's figures.
     fn all(&self, pids: &[i32], depth: Depth, missing: &mut Vec<Missing>) -> Vec<Process> {
         let began = Instant::now();
         let mut processes = Vec::new();

@@ -254,8 +254,8 @@ impl Reading<'_> {
             })
     }
 
-    /// Adds the allocators in mapped files that are not in charge to the heap; those that are not read are named. A pool
-    /// that is not in use is taken away.
+    /// Adds the allocators in mapped files that are not in charge to the heap; the ones that are not read are named. A
+    /// pool that is not in use is taken away.
     fn others(&mut self) {
         // V8, the JVM and Go have heaps of their own, which explain the memory next to malloc's.
         let may_hide =

@@ -74,7 +74,7 @@ fn request(
 
 fn write(path: &Path, text: &str) -> Result<(), Left> {
     fs::write(path, text).or_else(|error| match error.raw_os_error() {
-        // Less than that could go, or some of it was busy: what went is measured.
+        // Less could be reclaimed, or some of it was busy: the actual amount is measured.
         Some(libc::EAGAIN | libc::EBUSY) => Ok(()),
         _ => Err(failed(path, &error)),
     })

@@ -53,7 +53,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whoever waits for stdin ends; a program that sleeps is killed.
+        // A program that waits for stdin ends; a program that sleeps is killed.
         drop(self.0.stdin.take());
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -1,5 +1,5 @@
 //! Limits of a trial: a cgroup with too little memory or processor time, a rest that is too high, the health address under
-//! load. Where no cgroup can be made (no root, no delegation) the tests of cgroups check that this is said.
+//! load. Where no cgroup can be made (no root, no delegation) the tests of cgroups check the message about that.
 
 use crate::harness::{self, Finished};
 use crate::workload::{ALIKE, Workload, list, median};
@@ -27,7 +27,7 @@ fn cgroups_of(variant: &str) -> usize {
 #[test]
 fn who_is_killed_for_want_of_memory_is_a_result() {
     let workload = Workload::plain();
-    // A name of its own, since the cgroups left behind are looked for on the whole machine.
+    // A name of its own, since leftover cgroups are looked for on the whole machine.
     let small = format!("small{}", std::process::id());
     let variants = format!("--variants glibc,{small}=glibc+BUFFERS=500");
     let finished = workload.run(&format!("--memory-max 40M {variants} -n 2 -o {{out}}"));
@@ -100,7 +100,7 @@ fn a_user_without_the_right_is_told_what_to_do() {
 
 #[test]
 fn a_rest_that_is_too_high_has_an_exit_code() {
-    // Nobody knows what a service that died would hold.
+    // It is unknown what a service that died would hold.
     let died = "! glibc: did not reach its rest, so it is not within --max-rest of 1000 MB";
     let unknown = "--max-rest y: this trial has no such variant; it has: glibc, x";
     for (options, code, stdout, stderr) in [

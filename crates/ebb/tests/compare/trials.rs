@@ -130,7 +130,7 @@ fn floor() -> PathBuf {
     folder.join("floor.so")
 }
 
-/// The fixture's variant `missing`, with one before it that has an object beside its allocator.
+/// The fixture's variant `missing`, with one before it that preloads an object besides its allocator.
 fn with_beside(beside: &str) -> String {
     format!(
         "[variants.floor]\nallocator = \"glibc\"\nbeside = \"{beside}\"\n\

@@ -93,7 +93,7 @@ fn files_in(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     named.collect()
 }
 
-/// Asserts how it ended, with all that was said in the message.
+/// Asserts how it ended, with the whole output in the message.
 #[track_caller]
 pub fn assert_code(output: &Output, code: i32) {
     let (out, err) =

@@ -1,4 +1,4 @@
-//! What is left alone, and the line that says why.
+//! Files that are left alone, and the line that says why.
 
 use std::fs;
 

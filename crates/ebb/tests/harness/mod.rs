@@ -45,7 +45,7 @@ pub fn unprivileged_ebb(folder: &TempDir) -> Command {
 }
 
 /// Copies a program that will be started. Not in this process: what another test starts meanwhile would have the
-/// copy open for writing for a moment, and nobody can start it then (ETXTBSY).
+/// copy open for writing for a moment, and it cannot be started then (ETXTBSY).
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status();
     assert!(status.expect("cp").success(), "{}", from.display());
@@ -86,7 +86,7 @@ pub fn words(line: &str) -> Vec<String> {
     shlex::split(line).unwrap_or_else(|| panic!("an open quote: {line}"))
 }
 
-/// What came of a program that ran to its end.
+/// The outcome of a program that ran to its end.
 pub struct Finished {
     pub code: Option<i32>,
     pub stdout: String,
@@ -144,7 +144,7 @@ pub fn why_json(pid: &str) -> (i32, Value) {
     (why.code.expect("a code"), why.json()[0].clone())
 }
 
-/// Runs a check on each of the named cases, two at once, and fails with the names of those that fail.
+/// Runs a check on each of the named cases, two at once, and fails with the names of the failed ones.
 pub fn each<T: Sync>(cases: &[(&str, T)], check: impl Fn(&T) + Sync) {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let lane = || {
@@ -333,7 +333,7 @@ pub fn copy_libraries(program: &Path, root: &Path) {
     }
 }
 
-/// A program that allocates, says so, and sleeps for as many milliseconds as it is told.
+/// A program that allocates, says so, and sleeps for the given number of milliseconds.
 pub const ALLOCATING: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

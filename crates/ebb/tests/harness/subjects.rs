@@ -85,7 +85,7 @@ pub fn gunicorn(case: &str) -> Command {
     command
 }
 
-/// The packages, beyond those that every test needs, of a `program` of the table and of what is preloaded.
+/// The packages, besides the ones that every test needs, of a `program` of the table and of its preloaded objects.
 pub fn packages(program: &str, preload: Option<&str>) -> Vec<&'static str> {
     let named = match program.split_once(':') {
         Some(("jemalloc", _)) => Some("libjemalloc-dev"),

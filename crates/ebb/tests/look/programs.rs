@@ -43,7 +43,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let all = figures::tree(self.pid());
-        // Those that made groups of their own are in the list.
+        // Children that made groups of their own are in the list.
         for pid in all.into_iter().chain([-self.pid()]) {
             let pid = nix::unistd::Pid::from_raw(pid);
             let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);

@@ -10,7 +10,7 @@ use crate::forked::{assert_untouched, settle};
 use crate::harness;
 use crate::programs::{Group, wait_until};
 
-/// Whether this is a run that takes its time, with `program` at hand.
+/// Whether this is a run that takes its time, with `program` installed.
 fn is_asked(program: &str, name: &str) -> bool {
     if std::env::var_os("EBB_LONG").is_none() {
         eprintln!("skipped: {name} is tested with EBB_LONG=1");

@@ -1,4 +1,4 @@
-//! In a memory cgroup with 5 % of headroom nobody dies, and its charge stays.
+//! In a memory cgroup with 5 % of headroom no process dies, and its charge stays.
 
 use std::fs;
 use std::path::PathBuf;

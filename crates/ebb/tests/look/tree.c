@@ -1,5 +1,6 @@
-/* A parent with so many MB and four children that share them: `tree small 60` in blocks of 1000 bytes, a third of them freed again;
-   `tree paged 40` the same, with half of it in swap, where there is one; `tree huge 64` in blocks of 2 MiB on huge pages; `tree fast 2000000` in so many tuples' worth of small blocks, freed in random order.
+/* A parent with so many MB and four children that share them: `tree small 60` in blocks of 1000 bytes, a third of them
+   freed again; `tree paged 40` the same, half of them in swap, where there is swap; `tree huge 64` in blocks of 2 MiB on
+   huge pages; `tree fast 2000000` in so many tuples' worth of small blocks, freed in random order.
    Says "ready" and ends with its input. */
 #define _GNU_SOURCE
 #include <stdint.h>

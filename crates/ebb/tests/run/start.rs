@@ -12,7 +12,7 @@ const MAPPED: &str = "print('mapped' if LIBRARY in open('/proc/self/maps').read(
 
 #[track_caller]
 fn assert_mapped(allocator: &str, library: &Path) {
-    // /proc shows the file behind a link.
+    // /proc shows the target of a link.
     let file = library.canonicalize().expect("the library");
     let code = MAPPED.replace("LIBRARY", &format!("{:?}", file.display().to_string()));
     let output = run(&["--allocator", allocator, "--", "python3", "-c", &code]);

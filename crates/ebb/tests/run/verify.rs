@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::harness::*;
 use test_needs::needs;
 
-/// Runs a command to its end under `--verify --json`: what was said, and its exit code.
+/// Runs a command to its end under `--verify --json`: its output and exit code.
 fn verify(allocator: &str, command: &[&str]) -> (Value, Option<i32>) {
     said(ebb().args(["run", "-a", allocator, "--verify", "--json", "--"]).args(command))
 }

@@ -116,7 +116,7 @@ fn one_that_does_not_come_by_is_waited_for_and_the_request_is_taken_back() {
     let left = trim(&program.pid(), "--max-pause 60s --wait 1s");
     assert_fact(&left, TRY_AGAIN, "reason", "no-place");
     assert!(started.elapsed() < Duration::from_secs(120));
-    // It wakes up, and finds no request: nothing goes back, and it says nothing.
+    // It wakes up and finds no request: it returns nothing and prints nothing.
     assert_eq!(signals(&mut program), 0);
     let (_, looked) = trim(&program.pid(), "--max-pause 60s --dry-run");
     assert!(bytes(&looked["predicted"]["returns"]) > 100e6, "{looked}");

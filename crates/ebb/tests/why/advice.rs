@@ -2,7 +2,7 @@
 //! advised for, on a process in the state in which it is advised.
 //!
 //! The states are those of `tests/fixtures/advice/states.c`. Tests that build for long or need a JDK, Go or
-//! pyarrow are behind `EBB_LONG`.
+//! pyarrow run with `EBB_LONG` only.
 
 use std::process::Command;
 use std::sync::OnceLock;

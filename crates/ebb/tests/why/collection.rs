@@ -1,6 +1,6 @@
 //! The labelled collection: real processes, what is true of them, and what `ebb why` says.
 //!
-//! `EBB_LONG=1 EBB_WRITE_MATRIX=1` writes the table of what was true against what was said into
+//! `EBB_LONG=1 EBB_WRITE_MATRIX=1` writes the table of true against reported causes into
 //! `docs/proof.md`; else the table there must be the one that a run of all cases gives.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ struct Case {
     root: bool,
 }
 
-/// What was said about one case.
+/// The report about one case.
 struct Said {
     truth: String,
     verdict: String,
@@ -216,7 +216,7 @@ fn disk(folder: &tempfile::TempDir) -> PathBuf {
     }
 }
 
-/// What was true, against what was said, in Markdown.
+/// True against reported causes, in Markdown.
 fn matrix(said: &[Said]) -> String {
     let kinds: BTreeSet<&str> =
         said.iter().flat_map(|said| [said.truth.as_str(), said.verdict.as_str()]).collect();

@@ -1,4 +1,4 @@
-//! `ebb` beside a service in a container, as docs/containers.md says: in the container, in another one that shares its
+//! `ebb` and a service in a container, as docs/containers.md says: in the container, in another one that shares its
 //! processes, on the host. The containers are real ones, of runc, on the machine's /usr.
 //!
 //! Needs runc and root; skipped where no container can be started.
@@ -47,11 +47,11 @@ struct Container {
 }
 
 impl Container {
-    /// Writes a bundle: root file system, user, capabilities; the processes of `beside`, if it is given.
+    /// Writes a bundle: root file system, user, capabilities; the processes of `shared_with`, if it is given.
     fn new(
         user: u32,
         capabilities: &str,
-        beside: Option<&Container>,
+        shared_with: Option<&Container>,
         programs: &Path,
         arguments: &[&str],
     ) -> Self {
@@ -70,7 +70,7 @@ impl Container {
             capabilities.split(' ').map(|name| format!("CAP_{name}")).collect();
         // Another user than root has none in force, as under docker.
         let in_force = if user == 0 { &capabilities[..] } else { &[] };
-        let processes = match beside {
+        let processes = match shared_with {
             Some(other) => json!({"type": "pid", "path": format!("/proc/{}/ns/pid", other.pid())}),
             None => json!({"type": "pid"}),
         };
@@ -231,16 +231,16 @@ fn a_container_that_shares_the_processes_needs_the_user_or_two_capabilities() {
         (&users, 0, &tracing, "SYS_PTRACE and DAC_OVERRIDE"),
         (&users, 0, both, "SYS_PTRACE and DAC_READ_SEARCH"),
     ] {
-        let beside = Container::new(user, capabilities, Some(service), programs, &why);
-        assert_reads(&beside.run(), what);
+        let shared_with = Container::new(user, capabilities, Some(service), programs, &why);
+        assert_reads(&shared_with.run(), what);
     }
     for (service, user, capabilities, what) in [
         (&users, 0, DEFAULT, "root without SYS_PTRACE"),
         (&users, 0, "SYS_PTRACE", "SYS_PTRACE alone"),
         (&roots, APP_USER, DEFAULT, "another user than root"),
     ] {
-        let beside = Container::new(user, capabilities, Some(service), programs, &why);
-        assert_closed(&beside.run(), what);
+        let shared_with = Container::new(user, capabilities, Some(service), programs, &why);
+        assert_closed(&shared_with.run(), what);
     }
 }
 

@@ -89,7 +89,7 @@ fn a_command_is_started_looked_at_and_ended() {
 #[test]
 fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
     let folder = harness::folder();
-    // As root we look as nobody at a process of ours; else at init, which is root's.
+    // As root we look as user `nobody` at a process of ours; else at init, which is root's.
     let is_root = Uid::effective().is_root();
     let subject = is_root.then(|| started("c:live-peak"));
     let pid = subject.as_ref().map_or("1".to_owned(), Subject::pid);
@@ -103,7 +103,7 @@ fn a_process_of_another_user_is_named_with_what_can_still_be_said() {
     }
 }
 
-/// Two user namespaces beside each other are closed to each other, whoever made them.
+/// Two sibling user namespaces are closed to each other, no matter which user made them.
 #[test]
 fn a_process_of_another_user_namespace_is_named() {
     let nobody = |line: &str| {

@@ -48,7 +48,7 @@ fn foretold_and_returned(case: &str, moment: Duration) -> (serde_json::Value, u6
 #[test]
 fn as_much_is_said_to_return_as_returns() {
     let cases = [
-        // Free bytes beside live ones.
+        // Free bytes next to live ones.
         ("pinned", 0..=2),
         // A part of the pages is free.
         ("few-live", 5..=20),

@@ -2,7 +2,7 @@
  * jemalloc's interface as ebbmalloc serves it: a program that includes <jemalloc/jemalloc.h>
  * compiles against this header unchanged, and the executable runs on either library.
  *
- * What each node and setting does here is said in docs/jemalloc.md.
+ * docs/jemalloc.md says what each node and setting does here.
  */
 #ifndef EBBMALLOC_JEMALLOC_H
 #define EBBMALLOC_JEMALLOC_H

@@ -211,8 +211,8 @@ mod huge_pages {
     }
 }
 
-/// Seccomp filters: those that refuse what the allocator would like to use, with each of the two usual errors, before the
-/// start and while it runs; and those that kill. And rights that are dropped.
+/// Seccomp filters: filters that refuse system calls of the allocator, with each of the two usual errors, before the
+/// start and while it runs; and filters that kill. And rights that are dropped.
 mod seccomp {
     use super::*;
 

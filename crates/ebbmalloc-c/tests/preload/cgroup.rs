@@ -43,7 +43,7 @@ impl Limit {
     }
 }
 
-/// A cgroup below the test's own, or in version 2, where only leaves hold processes, beside it. Removed at the end.
+/// A cgroup below the test's own, or in version 2, where only leaves hold processes, next to it. Removed at the end.
 struct Cgroup(PathBuf);
 
 impl Cgroup {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Run;
 
-/// What the program printed behind `key `.
+/// What the program printed after `key `.
 fn printed(mode: &str, conf: &str, key: &str) -> Vec<u64> {
     let outcome = Run::program("delay").arg(mode).env("EBB_CONF", conf).run().passed();
     let line = outcome.stdout.lines().find_map(|line| line.strip_prefix(key));

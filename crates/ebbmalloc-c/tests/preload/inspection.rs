@@ -1,5 +1,5 @@
 //! Tools that look at a process from outside or take its place in malloc: gdb on a live process and
-//! on a core, valgrind, and the address sanitizer's runtime beside the preload.
+//! on a core, valgrind, and the address sanitizer's runtime together with the preload.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

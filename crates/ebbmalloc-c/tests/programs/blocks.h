@@ -1,5 +1,5 @@
-/* Bursts: many blocks taken and given back, and the wait until their memory is back as well. Included after check.h by
- * the programs that look at resident memory. */
+/* Bursts: many blocks allocated and freed, and the wait until their memory is returned as well. Included after check.h
+ * by the programs that look at resident memory. */
 #pragma once
 
 /* Room for pointers that is not the heap's. */

@@ -1,5 +1,5 @@
 /* What every program of the preload suite starts with: checks that name their place, patterns in memory that show a
- * block which was handed out twice or given back too early, and the proof that malloc is the one under test. Included
+ * block which was handed out twice or returned too early, and the proof that malloc is the one under test. Included
  * first by every program here; works with glibc and musl. */
 #pragma once
 #ifndef _GNU_SOURCE
@@ -116,7 +116,7 @@ static inline uint64_t next_random(uint64_t *state) {
     return *state;
 }
 
-/* Log-uniform from 1 byte to 64 KiB, now and then up to 4 MiB: every kind of block is met. */
+/* Log-uniform from 1 byte to 64 KiB, now and then up to 4 MiB: every kind of block occurs. */
 static inline size_t mixed_size(uint64_t *state) {
     uint64_t draw = next_random(state);
     unsigned shift = draw % 512 == 0 ? 22 : (unsigned)(draw % 17);

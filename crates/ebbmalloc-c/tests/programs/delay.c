@@ -1,8 +1,8 @@
 /* How long idle pages stay, seen from the program: `buffers` and `server` need theirs again before it is worth
  * returning them and print how many pages were faulted in again, and how many there are in all turns together; `prompt`
- * prints which share of what came back had come two seconds after a burst; `calm` does little at a constant rate,
- * prints how often the purger woke in some seconds of that, and the share of a burst in the midst of a pause that had
- * come back after two seconds; `idle` says so when its burst is over and does nothing any more. */
+ * prints the share of the returned memory that was returned two seconds after a burst; `calm` does little at a constant
+ * rate, prints how often the purger woke in some seconds of that, and the share of a burst in the midst of a pause that
+ * had come back after two seconds; `idle` says so when its burst is over and does nothing any more. */
 #include "check.h"
 #include "blocks.h"
 #include <dirent.h>

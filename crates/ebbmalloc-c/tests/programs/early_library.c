@@ -1,4 +1,4 @@
-/* Preloaded beside the allocator: allocates in its constructor, before main and, when it stands first in LD_PRELOAD,
+/* Preloaded with the allocator: allocates in its constructor, before main and, when it stands first in LD_PRELOAD,
  * before the allocator's own constructors; frees at exit, after main. */
 #include "check.h"
 

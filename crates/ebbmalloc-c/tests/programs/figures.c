@@ -45,7 +45,7 @@ static void trim_reaches_sleeping_threads(void) {
     CHECK(after < before + 6 * MIB);
 }
 
-/* Nine tenths of small blocks freed, chosen by a fixed rule: keepcost is what trim returns, and what is free beside
+/* Nine tenths of small blocks freed, chosen by a fixed rule: keepcost is what trim returns, and free memory next to
  * survivors is not in it. Tried again where the purger was quicker. */
 static void keepcost_is_what_trim_returns(size_t bytes) {
     enum { TURNS = 5 };

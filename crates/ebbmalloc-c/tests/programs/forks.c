@@ -65,9 +65,9 @@ static void busy(void) {
     churn_end(&set);
 }
 
-/* Children of raw clone and _Fork, which run no fork handlers, copied while the allocator's own thread is at work, of
- * which the program knows nothing, or its own threads are. Each child goes on with what it got. Arguments: how many
- * children; how many threads beside the one that makes them. */
+/* Children of raw clone and _Fork, which run no fork handlers, copied while the allocator's own thread is at work,
+ * unknown to the program, or its own threads are. Each child goes on with what it got. Arguments: how many
+ * children; how many threads besides the one that makes them. */
 enum { TORN_BLOCKS = 8000 };
 
 static void *torn_block[TORN_BLOCKS];
@@ -82,7 +82,7 @@ static void release_blocks(size_t from, size_t step) {
     for (size_t i = from; i < TORN_BLOCKS; i += step) RELEASE(torn_block[i], size_of(i));
 }
 
-/* What the parent freed is taken again, what it left is given back, all of it by turns. */
+/* Blocks freed by the parent are allocated again, its live blocks are freed, in turns. */
 static void go_on(void) {
     alarm(60);
     for (size_t from = 0; from < 4; from++)
@@ -127,7 +127,7 @@ static void torn(void) {
 }
 
 /* A forked child gives its own bursts back: 90 % within 30 s, by its own purger, also where no fork handler ran. The
- * parent has purged before. Arguments: fork or clone; MiB that an emulator may take beside (none). */
+ * parent has purged before. Arguments: fork or clone; MiB that an emulator may take in addition (none). */
 enum { BURST_BLOCKS = 64 << 10 };
 
 static void *burst_block[BURST_BLOCKS];

@@ -25,7 +25,7 @@ extern void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t, size_t, const void *) __
 extern void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t, size_t, const void *) __attribute__((weak));
 
 enum {
-    /* A request that fails first gives back everything that is free: two passes over what the program holds. */
+    /* A request that fails first returns all free memory: two passes over what the program holds. */
     MOST_CALLS = 200,
     /* A block of 2 MiB may be copied: each page is read and written. */
     MOST_FAULTS = 1500,

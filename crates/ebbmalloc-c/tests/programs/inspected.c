@@ -31,8 +31,8 @@ static void inspected(void) {
 }
 
 /* A small, correct program: threads, blocks of all sizes, realloc, calloc, alignment. Run under valgrind and with a
- * sanitizer's runtime beside the preload. With argument "overflow" it writes past a block, which a sanitizer must still
- * see. */
+ * sanitizer's runtime together with the preload. With argument "overflow" it writes past a block, which a sanitizer
+ * must still see. */
 static void *work(void *seed) {
     churn((uintptr_t)seed, 3000);
     return NULL;

@@ -147,7 +147,7 @@ static void sizes(void) {
         CHECK(errno == 12345);
     }
 
-    /* What is usable is writable, holds beside its neighbours, and is at least what was asked. */
+    /* The usable bytes are writable, do not overlap the neighbours, and are at least the requested size. */
     for (size_t size = 0; size <= 9 * MIB; size += size < 3000 ? 1 : size / 7) {
         unsigned char *one = malloc(size), *two = malloc(size);
         CHECK(one != NULL && two != NULL);

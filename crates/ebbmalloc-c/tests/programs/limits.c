@@ -132,7 +132,7 @@ static void locked(void) {
 }
 
 /* Huge pages that the program asks for on a block: there while the block lives, not after it. Argument: free, shrink,
- * move or raw, which asks behind the allocator's back and must leave the mark. */
+ * move or raw, which asks without the allocator's knowledge and must leave the mark. */
 #define HUGE_BLOCK (8 * MIB)
 
 /* Bytes of [start, end) in mappings that huge pages were asked for (hg in smaps). */

@@ -45,8 +45,8 @@ static void plug_ins(void) {
     join_all(thread, 3);
 }
 
-/* What is loaded after the heap's address space was reserved lies beside what was loaded before: a loop of calls across
- * a terabyte is slower. Argument: the plug-in. */
+/* What is loaded after the heap's address space was reserved lies next to what was loaded before: a loop of calls
+ * across a terabyte is slower. Argument: the plug-in. */
 static bool is_near(void *late) {
     uintptr_t early = (uintptr_t)dlsym(RTLD_DEFAULT, "getpid");
     CHECK(late != NULL && early != 0);
@@ -66,8 +66,8 @@ static void near(void) {
 }
 
 /* The allocator itself comes late, by dlopen in a process that runs on libc's: it must fit into the surplus of static
- * TLS, serve calls made through its handle beside libc's, in threads that were there before it, across fork, and stay
- * harmless after dlclose. Argument: the library. */
+ * TLS, serve calls made through its handle as well as libc's, in threads that were there before it, across fork, and
+ * stay harmless after dlclose. Argument: the library. */
 static void *(*late_malloc)(size_t);
 static void (*late_free)(void *);
 static pthread_barrier_t step;
@@ -128,7 +128,7 @@ static void late(void) {
 }
 
 /* Loads the plug-in with RTLD_DEEPBIND, as PHP loads its extensions. Arguments: its file, and the name of another
- * library beside it. */
+ * library in its folder. */
 static void deepbind(void) {
     void *plugin = MUST(dlopen(arguments[1], RTLD_LAZY | RTLD_GLOBAL | RTLD_DEEPBIND));
     void (*drop)(void *) = (void (*)(void *))dlsym(plugin, "drop");

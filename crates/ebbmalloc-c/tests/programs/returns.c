@@ -1,4 +1,4 @@
-/* Memory that goes back: bursts, cgroups, and a program that only grows. */
+/* Memory that is returned: bursts, cgroups, and a program that only grows. */
 #include "check.h"
 #include "blocks.h"
 #include "filter.h"
@@ -126,7 +126,7 @@ static void two_bursts(void) {
 
 /* Near the limit of its cgroup (72 of 80 MiB live) a program of one thread goes on freeing and taking, so that the
  * purger stays and looks at the limit: what it opens must never have the number that the program's next descriptor is
- * expected to have. Memory goes back all the while. */
+ * expected to have. Memory is returned all the while. */
 static void near_limit(void) {
     int expected = open("/dev/null", O_RDONLY);
     CHECK(expected >= 0);
@@ -150,7 +150,7 @@ static void near_limit(void) {
 }
 
 /* A program that only grows: what it has published in its stats_file, whose path is the argument, is never more than a
- * step of growth behind. crates/ebb-stats: magic, version, number of counters, then the counters; live_bytes is the
+ * step of growth old. crates/ebb-stats: magic, version, number of counters, then the counters; live_bytes is the
  * first. */
 static size_t published_live(const char *path) {
     unsigned char page[24];

@@ -230,8 +230,8 @@ static void dropped_root(void) {
     } while (all < 2);
 }
 
-/* unshare and setns want a single-threaded process (and one that shares its working directory with nobody): the
- * allocator's own thread must not stand in the way, without a fork, neither at once after a burst was freed nor later.
+/* unshare and setns want a single-threaded process (and one that does not share its working directory): the
+ * allocator's own thread must not prevent that, without a fork, neither at once after a burst was freed nor later.
  * Arguments: the form, milliseconds between burst and call. */
 static int open_namespace(pid_t process, const char *kind) {
     char path[64];

@@ -16,8 +16,8 @@ static long wanted;
 static atomic_long done;
 static atomic_int over;
 
-/* Turns a hang into a failure with a line about what each thread was at. Allocates nothing: it must speak when nobody
- * else can. */
+/* Turns a hang into a failure with a line about what each thread was at. Allocates nothing, so that it can print when
+ * no other thread can. */
 static void *watch(void *unused) {
     (void)unused;
     long seen = -1, quiet = 0;
@@ -194,7 +194,7 @@ static void *keep_changing_locale(void *unused) {
     return NULL;
 }
 
-/* What handlers leave to those that run after the fork, the last first. */
+/* What handlers leave to the handlers that run after the fork, the last first. */
 static __thread struct churn *kept[2];
 static __thread size_t depth;
 static int handlers_allocate;

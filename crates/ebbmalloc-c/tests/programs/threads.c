@@ -90,7 +90,7 @@ static void exit_rounds(void) {
 }
 
 /* 1000 threads alive at once, then 1000 more in turn: each allocates, hands half of it to the next and ends. Memory of
- * threads that are gone must serve those that come. */
+ * threads that are gone must serve new ones. */
 struct parcel {
     struct parcel *next;
     size_t size;

@@ -1,4 +1,4 @@
-/* Preloaded beside the allocator into real programs: each program that starts appends a line with its name and the file
+/* Preloaded with the allocator into real programs: each program that starts appends a line with its name and the file
  * its `malloc` comes from to the file named by EBB_TEST_WITNESS. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Where calls of malloc go. A program built at a fixed address may hold malloc's canonical address in its own table of
- * stubs; then the first object behind it that defines malloc is meant. */
+ * stubs; then the first object after it that defines malloc is meant. */
 static int find_malloc(Dl_info *info) {
     ElfW(Sym) *symbol = NULL;
     void *address = dlsym(RTLD_DEFAULT, "malloc");

@@ -64,7 +64,7 @@ pub struct Extents {
     pub(super) fresh_granules: usize,
 }
 
-// SAFETY: the descriptors behind the pointers belong to the thread that holds the arena's lock.
+// SAFETY: the descriptors at the pointers belong to the thread that holds the arena's lock.
 unsafe impl Send for Extents {}
 
 impl Extents {
@@ -161,7 +161,7 @@ impl Extents {
         }
     }
 
-    /// [`Extents::carve_at`], of which the borders know.
+    /// [`Extents::carve_at`], with the borders updated.
     ///
     /// # Safety
     /// As there.

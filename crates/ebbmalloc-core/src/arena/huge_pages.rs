@@ -1,6 +1,6 @@
 //! Huge pages that the program asks for on a block of its own, as numpy does for its arrays: the wish ends
 //! with the block. The kernel keeps it with the addresses, and would fault whole huge pages in for
-//! whatever lies there later, of which the heap knows nothing.
+//! whatever lies there later, without the heap's knowledge.
 
 use super::Arena;
 use super::granule::Granule;

@@ -103,7 +103,7 @@ impl Arena {
         let mut look = Look { now, force, left: 0, more: false };
         self.lock(os).start_pages();
         let pages_gone = self.return_all(os, &mut look, &mut total, Extents::take_pages);
-        // After the extents: those that became clean above have descriptors that can be returned.
+        // After the extents: extents that became clean above have descriptors that can be returned.
         self.lock(os).stale.start();
         if pages_gone {
             self.return_all(os, &mut look, &mut total, Extents::take_descriptors);

@@ -10,7 +10,7 @@ pub trait Linked: Sized {
     /// `item` is a valid descriptor.
     unsafe fn prev(item: *mut Self) -> *mut *mut Self;
 
-    /// The word for the one behind.
+    /// The word for the next one.
     ///
     /// # Safety
     /// `item` is a valid descriptor.

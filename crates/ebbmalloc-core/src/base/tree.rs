@@ -285,7 +285,7 @@ mod tests {
     use crate::arena::extents::ByLength;
     use crate::arena::granule::Granule;
 
-    /// The next of a sequence of numbers, of which the upper bits are good.
+    /// The next of a sequence of numbers, whose upper bits are random enough.
     fn next(seed: &mut u64) -> usize {
         *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (*seed >> 33) as usize

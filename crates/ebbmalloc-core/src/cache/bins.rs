@@ -184,7 +184,7 @@ impl Bins {
     /// was held before the end.
     ///
     /// # Safety
-    /// As for [`Bins::put`], and the slabs are those that the slots lie in.
+    /// As for [`Bins::put`], and the slabs are the ones that the slots lie in.
     #[cold]
     unsafe fn put_mixed<O: Os>(
         &self,

@@ -6,7 +6,7 @@
 //! ([`OwnSpace`](crate::arena::own_space::OwnSpace)). Its memory is never unmade, only used again, so
 //! that a look-up needs no lock.
 //!
-//! What always holds: slots of an explicit arena are in no cache but those that are on it. (Such a cache
+//! What always holds: slots of an explicit arena are only in caches that are bound to it. (Such a cache
 //! may hold slots of the heap's own arena as well: the fast path of free does not ask.)
 
 use super::cache::Cache;
@@ -145,7 +145,7 @@ impl ExplicitArena {
         self.hooks.load(Ordering::Acquire)
     }
 
-    /// Sets other hooks. Address space that there is goes back by them; `index` is the arena's as the program
+    /// Sets other hooks. Existing address space is returned by them; `index` is the arena's as the program
     /// knows it.
     pub fn set_hooks<O: Os>(&self, os: &O, hooks: *mut ExtentHooks, index: u32) {
         self.arena.set_borders(os, Borders::new(hooks, index));

@@ -38,7 +38,7 @@ struct Caches {
     drains: u32,
 }
 
-// SAFETY: the caches behind the pointer are Sync.
+// SAFETY: the caches at the pointer are Sync.
 unsafe impl Send for Caches {}
 
 impl Registry {

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 /// Of one bin: a size class in one arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinFigures {
-    /// Slots taken since the start, those that threads' caches took included.
+    /// Slots taken since the start, slots taken by threads' caches included.
     pub nmalloc: u64,
     /// Slots put back since the start.
     pub ndalloc: u64,
@@ -62,11 +62,11 @@ pub struct ArenaFigures {
     pub mapped: usize,
     /// Metadata that may be resident.
     pub metadata: usize,
-    /// Of `metadata`, descriptors of granules.
+    /// The part of `metadata` that is descriptors of granules.
     pub descriptors: usize,
     /// Passes that returned pages or looked for some (a number).
     pub purges: u64,
-    /// Of those, passes by the clock (a number).
+    /// The part of `purges` that the clock began (a number).
     pub ticks: u64,
     /// Calls that returned pages (a number).
     pub purge_calls: u64,

@@ -1,5 +1,5 @@
 //! What may change of a block without moving it, and what a request would get: for callers who keep
-//! pointers to a block, or choose sizes by what is there.
+//! pointers to a block, or choose sizes by the space available.
 
 use super::{Access, Heap};
 use crate::arena::granule::Granule;

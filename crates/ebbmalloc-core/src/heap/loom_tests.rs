@@ -41,7 +41,7 @@ fn use_block(heap: &Heap<Fake>, bytes: usize) {
 
 /// The same as a guest, as a thread without a cache does.
 fn use_block_as_guest(heap: &Heap<Fake>, bytes: usize) {
-    // Time does not pass: nobody is served outside.
+    // Time does not pass: no request is served outside.
     assert!(heap.parts.gate.come_in(&heap.os, OTHER));
     use_block(heap, bytes);
     heap.parts.gate.go_out();

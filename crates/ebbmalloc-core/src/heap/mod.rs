@@ -185,7 +185,7 @@ impl<O: Os> Heap<O> {
         let cache = self.parts.caches.attach(&supply, shards, processor)?;
         let most = CLASSES - self.parts.uncached_classes.load(Ordering::Relaxed);
         if most < CLASSES {
-            // SAFETY: made just now for this thread, which has entered no cache; nobody seizes it while
+            // SAFETY: made just now for this thread, which has entered no cache; no other thread seizes it while
             // it is entered.
             unsafe {
                 if cache.as_ref().enter() == Entered::Mine {

@@ -21,8 +21,8 @@ impl<O: Os> Heap<O> {
         Store { os: &self.os, metadata: &self.metadata }
     }
 
-    /// Starts rations of the calling thread's cache anew, or with `None` ends them; what the cache holds goes
-    /// back. False if the cache is not to be had now, or the caller is inside.
+    /// Starts rations of the calling thread's cache anew, or with `None` ends them; the slots in the cache are
+    /// returned. False if the cache is not to be had now, or the caller is inside.
     ///
     /// # Safety
     /// The cache is the calling thread's, and the rations stay until others, or none, are set, or it is

@@ -58,7 +58,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         self.give_back(own);
     }
 
-    /// Bytes that went back to the kernel.
+    /// Bytes returned to the kernel.
     fn give_back(&self, own: Option<&Cache>) -> usize {
         let mut returned = 0;
         // The second pass gets slots that were on their way between cache and bin during the first.

@@ -77,7 +77,7 @@ pub struct Borders {
 }
 
 impl Borders {
-    /// Nobody.
+    /// No hooks.
     pub const NONE: Self = Self { hooks: null_mut(), arena: 0, silent: false };
 
     /// The program whose table of hooks this is, or null; its index for the arena.

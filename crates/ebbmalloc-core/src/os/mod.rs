@@ -63,7 +63,7 @@ pub struct Headroom {
     pub left_bytes: usize,
 }
 
-/// What the process may run out of although its pages went back.
+/// What the process may run out of although its pages were returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scarce {
     /// Nothing: no limit.

@@ -4,7 +4,7 @@
 //! `2^lg` bytes on average; an allocation is sampled if a point falls into it. So an allocation of `s`
 //! bytes is sampled with the probability `p = 1 - exp(-s / 2^lg)`, whatever the thread did before, and
 //! counts for `1/p` of its kind: the sums are unbiased. Nothing is remembered between points, so the
-//! next interval may start behind the sampled block, whole.
+//! next interval may start after the sampled block, whole.
 #![forbid(unsafe_code)]
 
 /// The largest mean interval: the fixed point of the weights has room for no more.

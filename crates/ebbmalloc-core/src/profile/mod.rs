@@ -92,7 +92,7 @@ impl Profile {
         unsafe { table.set_name(store.os, store.metadata, thread, name) }
     }
 
-    /// Where a thread's name lies, with a NUL behind; null if it has none.
+    /// Where a thread's name lies, with a NUL after it; null if it has none.
     ///
     /// # Safety
     /// As for [`Profile::set_name`].

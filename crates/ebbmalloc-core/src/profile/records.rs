@@ -118,7 +118,7 @@ impl Stack {
     /// # Safety
     /// `stack` is in the table, whose lock is held for `'a`.
     pub(super) unsafe fn frames<'a>(stack: *mut Self) -> &'a [usize] {
-        // SAFETY: the addresses were written behind the head when the stack was made.
+        // SAFETY: the addresses were written after the head when the stack was made.
         unsafe { core::slice::from_raw_parts(Self::first_frame(stack), (*stack).depth) }
     }
 }

@@ -1,4 +1,4 @@
-//! Samples come and go; what is printed is what is there, and all memory comes back.
+//! Samples come and go; the output matches the live samples, and all memory comes back.
 
 use super::dump::Summary;
 use super::interval::Weight;

@@ -28,7 +28,7 @@ pub struct Hooks {
     pub message: fn(text: &core::ffi::CStr) -> bool,
     /// Prints the statistics, by the options of `malloc_stats_print`.
     pub print_statistics: fn(options: &core::ffi::CStr),
-    /// In the child of a fork, which has one thread: what the face keeps behind a lock is as if nobody had held it.
+    /// In the child of a fork, which has one thread: what the face keeps behind a lock is as if unlocked.
     pub in_child: unsafe fn(),
     /// The allocator is a shared object of its own: its frames are no part of the program's stacks.
     pub is_own_object: bool,

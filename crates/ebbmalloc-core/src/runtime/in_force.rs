@@ -63,7 +63,7 @@ impl Room {
     }
 }
 
-/// Puts settings into force; `texts` are those that they were read from.
+/// Puts settings into force; `texts` are the texts that they were read from.
 pub(super) fn install(options: &Options<'_>, texts: &[Option<&[u8]>]) {
     for (room, text) in SOURCES.iter().zip(texts) {
         if let Some(text) = text {

@@ -1,5 +1,5 @@
 //! The requests of observed threads: served from the thread's real cache, then counted, filled and
-//! sampled; and of sampled threads those that a ration did not serve. See [`super::observer`].
+//! sampled; and requests of sampled threads that a ration did not serve. See [`super::observer`].
 //!
 //! Called by `super::entry` where the fast path has missed. A signal handler that comes in between is
 //! served as in any other thread: the real cache says whether its owner is inside.
@@ -180,7 +180,7 @@ fn take_due(observer: &Observer, class: usize, bytes: usize) -> Option<*mut u8> 
             cache.leave();
             due
         }
-        // What goes around the cache is no part of a ration.
+        // Requests that bypass the cache are no part of a ration.
         Entered::Claimed => return take_sampled(observer, bytes),
         Entered::Nested => false,
     };

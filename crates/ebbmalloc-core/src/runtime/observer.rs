@@ -57,7 +57,7 @@ static EVERYONE: AtomicU8 = AtomicU8::new(0);
 pub struct Counters {
     /// Bytes that the thread allocated since it is observed, each block by its usable size.
     pub allocated: AtomicU64,
-    /// Bytes that the thread freed since it is observed, also those that other threads allocated.
+    /// Bytes that the thread freed since it is observed, also bytes that other threads allocated.
     pub deallocated: AtomicU64,
 }
 
@@ -188,8 +188,8 @@ impl Observer {
         }
     }
 
-    /// Bytes that the thread allocated less those that it freed, since it is observed. Negative if it frees blocks of other
-    /// threads.
+    /// Bytes that the thread allocated less the bytes that it freed, since it is observed. Negative if it frees blocks
+    /// of other threads.
     #[inline(always)]
     fn net(&self) -> i64 {
         let allocated = self.counters.allocated.load(Ordering::Relaxed);

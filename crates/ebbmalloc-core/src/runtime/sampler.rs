@@ -67,7 +67,7 @@ impl Sampler {
         self.lg.load(Ordering::Relaxed)
     }
 
-    /// Whether the settings are those that the sampler follows.
+    /// Whether the sampler follows these settings.
     #[inline]
     pub(super) fn is_up_to_date(&self) -> bool {
         self.generation.load(Ordering::Relaxed) == generation()

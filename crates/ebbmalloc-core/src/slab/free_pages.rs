@@ -1,5 +1,5 @@
-//! How many resident pages of a bin's slabs hold nothing live or cached: what a purge returns, told apart from what is
-//! free next to live slots. For statistics; nothing is counted while slots come and go.
+//! How many resident pages of a bin's slabs hold nothing live or cached: what a purge returns, without the free
+//! slots next to live ones. For statistics; nothing is counted while slots come and go.
 //!
 //! A slab with such a page is on the list that the sweep visits, or on the rest of that list during a sweep: slots came
 //! back since the sweep visited it, or the sweep has listed it again. So only these slabs are counted. The lock is

@@ -1,4 +1,4 @@
-//! Slabs that a bin no longer serves requests from: those that the parent of a fork made, those that a fork found half
+//! Slabs that a bin no longer serves requests from: slabs of a fork's parent, slabs that a fork found half
 //! changed, and those of an arena that ends.
 
 use super::slab::Slab;

@@ -285,7 +285,7 @@ impl Slab {
     /// The slab is one of the shape's class, and `address` lies in it.
     pub unsafe fn slots_at(self, shape: Shape, address: usize) -> Option<usize> {
         // SAFETY: the slab is one (fn contract), so it has a base, which does not change; bitmaps of tails are never
-        // given back while it is a slab.
+        // returned while it is a slab.
         let (tails, base) = unsafe { (self.tails(shape)?, (*self.0).base) };
         let offset = address.checked_sub(base)?;
         let slot = shape.class.slot_of(offset);

@@ -200,7 +200,7 @@ fn remote_free_against_release() {
         ground.validate(bin);
         assert_eq!(bin.lock(&ground.os).slots_out, 1);
         ground.put(bin, &second);
-        // Nothing is left behind: at the next ticks all pages go.
+        // Nothing remains: the next ticks return all pages.
         for _ in 0..3 {
             ground.tick(bin);
         }

@@ -272,8 +272,8 @@ impl Slab {
         while pages != 0 {
             let page = pages.trailing_zeros();
             pages &= pages - 1;
-            let (first, behind) = shape.slots_on_page(page);
-            if all_set(bitmap, first, behind) {
+            let (first, end) = shape.slots_on_page(page);
+            if all_set(bitmap, first, end) {
                 free |= 1 << page;
             }
         }
@@ -294,14 +294,14 @@ impl Slab {
             let count = (rest >> page).trailing_ones();
             rest &= !mask(page, count);
             let (first, _) = shape.slots_on_page(page);
-            let (_, behind) = shape.slots_on_page(page + count - 1);
-            let words = first / 64..behind.div_ceil(64);
+            let (_, end) = shape.slots_on_page(page + count - 1);
+            let words = first / 64..end.div_ceil(64);
             let Some(bitmap) = bitmap.get_mut(words.clone()) else {
                 continue;
             };
             for (index, word) in words.zip(bitmap) {
                 let from = first.max(index * 64);
-                let slots = mask(u32_of(from % 64), u32_of((behind - from).min(64)));
+                let slots = mask(u32_of(from % 64), u32_of((end - from).min(64)));
                 let now = if free { *word | slots } else { *word & !slots };
                 changed += (*word ^ now).count_ones();
                 *word = now;
@@ -321,11 +321,11 @@ impl Slab {
     }
 }
 
-/// Whether all bits from `first` to before `behind` are set.
-fn all_set(bitmap: &[u64], first: usize, behind: usize) -> bool {
+/// Whether all bits from `first` to before `end` are set.
+fn all_set(bitmap: &[u64], first: usize, end: usize) -> bool {
     let mut at = first;
-    while at < behind {
-        let bits = u32_of((64 - at % 64).min(behind - at));
+    while at < end {
+        let bits = u32_of((64 - at % 64).min(end - at));
         let want = mask(u32_of(at % 64), bits);
         match bitmap.get(at / 64) {
             Some(word) if word & want == want => at += bits as usize,

@@ -50,7 +50,7 @@ pub struct Slabs {
     pub slabs_with_room: usize,
 }
 
-// SAFETY: the descriptors behind the pointers belong to the thread that holds the bin's lock.
+// SAFETY: the descriptors at the pointers belong to the thread that holds the bin's lock.
 unsafe impl Send for Slabs {}
 
 impl Slabs {

@@ -31,7 +31,7 @@ const SLABS: usize = 32;
 /// One pass over all bins: [`Sweep::bin`] for each, then [`Sweep::finish`].
 pub struct Sweep<'a, O> {
     supply: &'a Supply<'a, O>,
-    /// All free pages are returned, also those that were in use at the last tick.
+    /// All free pages are returned, also pages that were in use at the last tick.
     force: bool,
     runs: [PageRun; RUNS],
     run_count: usize,

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn mallctlnametomib(
     }))
 }
 
-/// [`mallctl`] by the numbers of [`mallctlnametomib`], of which those that stand for an index may be
+/// [`mallctl`] by the numbers of [`mallctlnametomib`], where the ones that are an index may be
 /// replaced.
 ///
 /// # Safety

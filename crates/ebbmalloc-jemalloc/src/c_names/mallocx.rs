@@ -34,7 +34,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
 /// unchanged then.
 ///
 /// # Safety
-/// `block` is a block that has not been freed; if the result is not null, nobody uses the old block any
+/// `block` is a block that has not been freed; if the result is not null, the old block is not in use any
 /// more. A cache or an arena that `flags` name exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) 
 /// is room. Returns its usable size afterwards, which is less than `size` if that did not go.
 ///
 /// # Safety
-/// `block` is a block that has not been freed, and nobody else changes it meanwhile.
+/// `block` is a block that has not been freed, and no other thread changes it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xallocx(
     block: *mut c_void,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn sallocx(block: *const c_void, _flags: c_int) -> usize {
 /// Frees a block.
 ///
 /// # Safety
-/// `block` is a block that has not been freed, and nobody uses it any more. A cache that `flags` name
+/// `block` is a block that has not been freed, and is not in use any more. A cache that `flags` name
 /// exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {

@@ -12,12 +12,12 @@ use ebbmalloc_core::runtime::{self, decay};
 
 /// The index that stands for all arenas.
 pub const ALL: usize = 4096;
-/// The index that stands for those that were destroyed.
+/// The index that stands for the destroyed arenas.
 pub const DESTROYED: usize = 4097;
 /// What jemalloc knows of the use of `sbrk`. Here it is never used, whatever is written.
 const DSS: [&CStr; 3] = [c"disabled", c"primary", c"secondary"];
 
-/// Whether there is an arena of this index; the one behind the last is an old name for all.
+/// Whether there is an arena of this index; the one after the last is an old name for all.
 pub fn holds(_: &[usize], index: usize) -> bool {
     index == ALL || index == DESTROYED || index <= arenas::count()
 }
@@ -62,9 +62,9 @@ pub static NODES: &[Node] = &[
         }
         _ => each(mib, arenas::purge),
     }),
-    // SAFETY: who resets an arena says that nobody uses a block of it any more.
+    // SAFETY: a program that resets an arena says that no block of it is in use any more.
     act!("reset", |mib| explicit(mib, |index| unsafe { arenas::reset(index) })),
-    // SAFETY: a program that destroys an arena says that nobody uses a block of it any more.
+    // SAFETY: a program that destroys an arena says that no block of it is in use any more.
     act!("destroy", |mib| explicit(mib, |index| unsafe { arenas::destroy(index) })),
     Node::leaf::<Text>("dss", Access::ReadWrite, |call| {
         if let Some(new) = call.take::<Text>()?.filter(|new| !new.is_null()) {

@@ -27,7 +27,7 @@ pub const BACKGROUND_THREAD: Node =
         Ok(())
     });
 
-/// One thread is all there is: the bound is kept for who asks.
+/// One thread is all there is: the bound is kept for later reads.
 pub const MAX_BACKGROUND_THREADS: Node =
     read_write!("max_background_threads", usize, |_| Ok(most_threads()), |_, most| {
         if let_have_threads(most) { Ok(()) } else { Err(Errno::EINVAL) }

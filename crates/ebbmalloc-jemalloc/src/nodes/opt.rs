@@ -78,7 +78,7 @@ fn give<T: Copy>(call: &Call<'_>, convert: fn(u64) -> T) -> Result<()> {
     call.give(convert(in_force::number_at(key(call))))
 }
 
-/// Where nobody set a decay, ebbmalloc's own delay.
+/// Where no decay was set, ebbmalloc's own delay.
 fn decay(number: u64) -> isize {
     if number == OWN_DECAY {
         return face::own_decay_ms();

@@ -110,7 +110,7 @@ pub static CACHES: &[Node] = &[
     Node::leaf::<u32>("destroy", Access::Write, |call| {
         call.write_only()?;
         let index = call.insists_on_new::<u32>()?;
-        // SAFETY: who ends a cache says that nobody uses it any more.
+        // SAFETY: a program that ends a cache says that it is not in use any more.
         unsafe { arenas::destroy_cache(index as usize) };
         Ok(())
     }),

@@ -1,6 +1,6 @@
 //! The letters of `malloc_stats_print`.
 
-/// What is left out, and how the rest is written.
+/// The parts left out, and how the rest is written.
 #[derive(Clone, Copy)]
 pub(super) struct Options {
     pub(super) json: bool,

@@ -1,4 +1,4 @@
-//! Figures are true, and sums of their parts; settings in the mirror are those that were set.
+//! Figures are true, and sums of their parts; settings in the mirror are the ones that were set.
 
 use core::ffi::{CStr, c_char};
 use ebbmalloc_core::runtime;

@@ -15,7 +15,7 @@ fn boot() {
     unsafe { runtime::free(runtime::malloc(1)) };
 }
 
-/// Reads `name` into a buffer of `bytes`; what came back, and how long it says the value is.
+/// Reads `name` into a buffer of `bytes`; the result, and the length that it reports.
 fn read_into(name: &str, bytes: usize) -> (Result<(), Errno>, usize, [u8; 16]) {
     let (mut buffer, mut length) = ([0xee; 16], bytes);
     // SAFETY: the buffer is longer than any `bytes` below.
@@ -116,7 +116,7 @@ fn every_name_can_be_read_by_its_type_and_no_other() {
         }
         assert_eq!((result, length), (Ok(()), bytes), "{name}");
         assert_eq!(read_into(name, bytes - 1).0, Err(Errno::EINVAL), "{name}");
-        // Nobody writes it.
+        // It is never written.
         let new = [0u8; 8];
         // SAFETY: as long as it says.
         let call =

@@ -1,4 +1,4 @@
-//! What a call of the control tree can answer beside a value.
+//! What a call of the control tree can answer besides a value.
 
 use std::fmt;
 

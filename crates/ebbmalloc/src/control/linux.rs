@@ -45,7 +45,7 @@ macro_rules! held_as_it_is {
 
 held_as_it_is!(bool, u32, u64, i64, usize, isize, *mut u64, *const c_char);
 
-// SAFETY: any address is a valid pointer; whether it can be followed is the promise of whoever reads.
+// SAFETY: any address is a valid pointer; whether it can be followed is the reader's promise.
 unsafe impl Held for &'static str {
     type Form = *const c_char;
     fn from_form(form: *const c_char) -> Result<Self> {

@@ -13,6 +13,6 @@ key! {
     resident: "stats.resident", usize, ReadOnly;
     /// Bytes of address space that the allocator has made usable.
     mapped: "stats.mapped", usize, ReadOnly;
-    /// Bytes of address space that are kept for later, with no memory behind them.
+    /// Bytes of address space that are kept for later, without memory.
     retained: "stats.retained", usize, ReadOnly;
 }

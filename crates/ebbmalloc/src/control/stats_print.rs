@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::tree;
 
-/// How they are printed, and what is left out.
+/// How they are printed, and which parts are left out.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {

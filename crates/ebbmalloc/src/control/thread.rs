@@ -58,7 +58,7 @@ impl CounterMib {
 counter! {
     /// Bytes that the thread has allocated since its start.
     allocatedp: "thread.allocatedp";
-    /// Bytes that the thread has freed since its start, whoever allocated them.
+    /// Bytes that the thread has freed since its start, also bytes that other threads allocated.
     deallocatedp: "thread.deallocatedp";
 }
 
@@ -67,7 +67,7 @@ pub fn flush_tcache() -> Result<()> {
     tree::act(&tree::look_up(b"thread.tcache.flush")?)
 }
 
-/// Says that the thread will be idle for a while: its cache goes back.
+/// Says that the thread will be idle for a while: its cache is returned.
 pub fn idle() -> Result<()> {
     tree::act(&tree::look_up(b"thread.idle")?)
 }

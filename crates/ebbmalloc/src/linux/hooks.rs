@@ -43,7 +43,7 @@ unsafe extern "Rust" {
     safe fn __ebbmalloc_hooks() -> &'static Hooks;
 }
 
-/// Refers to the hooks, so that whoever links the caller links them.
+/// Refers to the hooks, so that a program that links the caller links them.
 #[inline(always)]
 pub fn keep() {
     core::hint::black_box(__ebbmalloc_hooks as fn() -> &'static Hooks);
@@ -85,7 +85,7 @@ unsafe fn on_thread_exit(destructor: unsafe extern "C" fn(*mut u8), value: *mut 
         (unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } == 0).then_some(key)
     };
     let delete = |key| {
-        // SAFETY: nobody uses a key that is given back.
+        // SAFETY: a deleted key is not in use.
         unsafe { libc::pthread_key_delete(key) };
     };
     // SAFETY: `get` passes a key that `create` made and that is not deleted.

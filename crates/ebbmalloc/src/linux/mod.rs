@@ -29,7 +29,7 @@ extern crate ebbmalloc_capi as _;
 /// Every block is aligned to this.
 const PLAIN_ALIGN: usize = 16;
 
-// SAFETY: blocks are as large and as aligned as asked for, and nobody else's until they are freed;
+// SAFETY: blocks are as large and as aligned as asked for, and belong to the caller until they are freed;
 // no method unwinds.
 unsafe impl GlobalAlloc for Ebbmalloc {
     #[inline]

@@ -12,7 +12,7 @@ pub struct Container<'a> {
     pub node: &'a Node,
 }
 
-/// The containers, in order; those that only prepare the pod are left out.
+/// The containers, in order; init containers are left out.
 pub fn services(text: &str) -> Result<Vec<Service>, String> {
     let documents = yaml::parse(text).map_err(|error| format!("it is not YAML: {error}"))?;
     Ok(containers(&documents).iter().map(Container::service).collect())

@@ -64,7 +64,7 @@ impl Unit {
         Ok(unit)
     }
 
-    /// The entries of a drop-in, after those that are there.
+    /// The entries of a drop-in, after the existing entries.
     pub fn extend(&mut self, other: Unit) {
         self.entries.extend(other.entries);
     }

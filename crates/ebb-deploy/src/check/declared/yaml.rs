@@ -1,7 +1,7 @@
-//! A YAML text as trees whose every node knows where it stands in the text: what no writer of YAML
+//! A YAML text as trees whose every node knows its position in the text: what no writer of YAML
 //! keeps (comments, order, quoting) stays, because a change is made in the text itself.
 //!
-//! Used by the readers of compose files and Kubernetes manifests beside this file, and by `fix`. The
+//! Used by the readers of compose files and Kubernetes manifests in this folder, and by `fix`. The
 //! syntax is saphyr-parser's; its places are of characters, ours of bytes. Pure.
 //!
 //! No library has this tree. saphyr's `MarkedYaml` and marked-yaml do not tell block from flow collections, and the latter
@@ -13,7 +13,7 @@ use std::ops::Range;
 pub use saphyr_parser::ScalarStyle;
 use saphyr_parser::{Event, Parser, Span};
 
-/// Deeper than this nobody writes by hand; the tree is walked by recursion.
+/// No file written by hand is nested deeper; the tree is walked by recursion.
 const MOST_LEVELS: usize = 100;
 
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ pub fn parse(text: &str) -> Result<Documents, String> {
                 if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
                     done.node.kind
                 {
-                    // The bracket: the end that is told may be that of a comment behind it.
+                    // The bracket: the reported end may be that of a comment after it.
                     done.node.at.end = (bytes.at(span.start.index()) + 1).min(text.len());
                 }
                 place(done.node, &mut open, &mut documents.roots);

@@ -1,4 +1,4 @@
-//! What an image starts: the program behind `ENTRYPOINT` and `CMD`. Pure.
+//! What an image starts: the program of `ENTRYPOINT` and `CMD`. Pure.
 
 use super::image::{Placed, Stage, Words};
 use crate::check::start::{Start, words};

@@ -95,7 +95,7 @@ impl<'a> Loader<'a> {
         elf.needed.iter().filter(|name| !is_there(name)).cloned().collect()
     }
 
-    /// Those that `/etc/ld.so.conf.d` adds in front.
+    /// The folders that `/etc/ld.so.conf.d` adds in front.
     fn system_folders(&self) -> Vec<PathBuf> {
         let configured = self.root.resolve(Path::new("/etc/ld.so.conf.d")).and_then(fs::read_dir);
         let files = configured.into_iter().flatten().flatten();

@@ -120,8 +120,8 @@ pub(in crate::commands) fn unit(
     Ok(unit.service(path))
 }
 
-/// What services of a file come to: those that are `chosen`, else those that ask for an allocator. `placed` is a file that
-/// will be there.
+/// The result for services of a file: the `chosen` ones, else the ones that ask for an allocator. `placed` is a file
+/// that will be there.
 pub(in crate::commands) fn of_services(
     name: &str,
     kind: Kind,

@@ -95,7 +95,7 @@ fn brought(process: &Process) -> Option<Allocator> {
     }
 }
 
-/// Whoever wants it and cannot preload it cannot load it later either.
+/// A program that wants it and cannot preload it cannot load it later either.
 fn late_loading(facts: &[Process], wanted: &Wanted) -> Option<Finding> {
     let lacks = |it: &&Process| {
         process::in_charge(it, wanted) == Some(false)

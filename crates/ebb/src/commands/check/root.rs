@@ -40,7 +40,7 @@ pub(super) struct Program {
 
 /// What names the library.
 pub(super) enum Source {
-    /// `/etc/ld.so.preload`, which counts for every program, those that gain rights, too.
+    /// `/etc/ld.so.preload`, which applies to every program, also to programs that gain rights.
     System,
     /// A variable: by a script in the image, or supposed because of `--allocator`.
     Variable,

@@ -84,7 +84,7 @@ impl Args {
         })
     }
 
-    /// What came of `--max-rest`.
+    /// The outcome of `--max-rest`.
     pub fn judge(&self, variants: &[Variant]) -> Vec<MaxRest> {
         let asked = self.max_rest.iter().filter_map(|(name, max_bytes)| {
             let variant = match name {

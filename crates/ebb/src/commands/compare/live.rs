@@ -1,4 +1,4 @@
-//! `ebb compare --live`: services that run already, beside each other, for as long as wanted.
+//! `ebb compare --live`: services that run already, side by side, for as long as wanted.
 //!
 //! Nothing is started, stopped or asked: memory and CPU time are read from the kernel. Restarts are
 //! followed and marked. Ctrl-C ends it and keeps what was seen.
@@ -62,7 +62,7 @@ struct Side {
     /// CPU time over all lives, and the counter that the last look showed.
     cpu_s: f64,
     counter: Option<f64>,
-    /// Since when it is gone.
+    /// The time at which it was gone.
     gone_at: Option<f64>,
 }
 

@@ -103,7 +103,7 @@ pub fn unusable(option: &str, path: &Path, error: &std::io::Error) -> Failure {
         .remedy("name a writable place; nothing was started")
 }
 
-/// The first failure; the others are told at once.
+/// The first failure; the others are reported at once.
 pub fn all(results: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
     let mut failures = results.filter_map(Result::err);
     let first = failures.next();

@@ -47,7 +47,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
     Ok(specs)
 }
 
-/// Whether the service's command comes to CPython; a service that starts it behind a shell is not seen.
+/// Whether the service's command comes to CPython; a service that starts it through a shell is not seen.
 fn is_cpython(workload: &Workload) -> bool {
     let Ok(program) = programs::service_program(workload, None) else {
         return false;

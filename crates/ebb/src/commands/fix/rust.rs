@@ -57,7 +57,7 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
     Ok(Proposal { kind: "cargo", changes, notes, check: None, library: None })
 }
 
-/// The programs of the package: those that are named and those that Cargo finds, with their root files.
+/// The programs of the package: the ones named and the ones that Cargo finds, with their root files.
 fn programs(manifest: &Manifest<'_>, folder: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     let main = folder.join("src/main.rs");

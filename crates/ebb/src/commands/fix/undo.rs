@@ -1,5 +1,5 @@
-//! What `ebb fix --write` has written, so that `--undo` can take back exactly that. One record a file that was
-//! named, in the user's state folder: nothing is left beside the file, where a builder would take it
+//! What `ebb fix --write` has written, so that `--undo` can take back exactly that. One record per file that was
+//! named, in the user's state folder: nothing is left next to the file, where a builder would take it
 //! along.
 //!
 //! A file that is as it was written gets its old bytes back. In one that was changed since, what was written
@@ -45,7 +45,7 @@ struct Text {
     /// None where it was made.
     before: Option<String>,
     after: String,
-    /// What came for what, by the place in the old text.
+    /// Old and new text, by the place in the old text.
     pieces: Vec<(usize, String, String)>,
     /// A folder that was made for it.
     folder: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub(super) fn write(
         && let Some(last) = record.written.last()
         && restore(last).is_ok()
     {
-        // What was written until then has gone back; what it was stays in the record where that fails, too.
+        // Files written until then are restored; the record keeps the old text where that fails, too.
         record.written.pop();
         save(&place, &record)?;
     }

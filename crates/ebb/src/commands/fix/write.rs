@@ -1,4 +1,4 @@
-//! Writes a file in one step: whoever reads it sees the old text or the new one. Mode, owner and attributes stay.
+//! Writes a file in one step: a reader sees the old text or the new one. Mode, owner and attributes stay.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ const NEW: u32 = 0o644;
 /// Writes `after`, if the file still holds `before` (none: is not there).
 pub(super) fn replace(path: &Path, before: Option<&[u8]>, after: &[u8]) -> Result<(), Failure> {
     let at = |error: io::Error| at(path, &error).remedy("nothing was changed there");
-    // A link stays one: the file behind it changes.
+    // A link stays one: its target changes.
     let target = match before {
         Some(_) => fs::canonicalize(path).map_err(at)?,
         None => path.to_owned(),
@@ -55,7 +55,7 @@ pub(super) fn holds(path: &Path, expected: Option<&[u8]>) -> bool {
     }
 }
 
-/// What is said of a file that somebody else has changed.
+/// The message for a file that another program has changed.
 pub(super) fn changed(path: &Path) -> Failure {
     let what = format!("{} was changed by another program meanwhile", path.display());
     Failure::new(Exit::Changed, what).remedy("nothing was written there: run ebb fix again")

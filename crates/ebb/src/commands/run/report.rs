@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use ebb_process::{MallocSource, Unreadable};
 
-/// How it is said.
+/// The wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// Lines for a reader.

@@ -21,7 +21,7 @@ pub fn library() -> &'static Path {
 
 /// The static archive: a compilation of its own, with strong references, and always of the release
 /// profile, which makes one object of it. Of several the linker would take some, and then libc's
-/// malloc beside them.
+/// malloc as well.
 pub fn archive() -> &'static Path {
     static ARCHIVE: OnceLock<PathBuf> = OnceLock::new();
     ARCHIVE.get_or_init(|| {
@@ -56,7 +56,7 @@ fn profile() -> String {
     }
 }
 
-/// Runs cargo for this package, and those named beside it, and returns the folder of its output:
+/// Runs cargo for this package, and the ones named with it, and returns the folder of its output:
 /// `cargo test` itself leaves a package's shared object in `deps`, or does not build it at all.
 pub fn build(verb: &str, profile: impl AsRef<str>, further: &[&str]) -> PathBuf {
     let profile = profile.as_ref();

@@ -65,7 +65,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !thread::panicking() {
-            // What cannot be removed lies in cargo's own folder for tests and harms nobody.
+            // What cannot be removed lies in cargo's own folder for tests and does no harm.
             let _ = fs::remove_dir_all(&self.0);
         }
     }
@@ -115,7 +115,7 @@ impl Run {
         Some(run.args(words))
     }
 
-    /// A real program under the library under test and beside it the witness, so that
+    /// A real program under the library under test together with the witness, so that
     /// [`Outcome::in_charge_of`] can tell in which programs the library was in charge.
     pub fn witnessed(program: impl AsRef<OsStr>) -> Self {
         let mut run = Self::preloaded(program);
@@ -161,7 +161,7 @@ impl Run {
         self
     }
 
-    /// Preloads one more object, before or behind the library under test.
+    /// Preloads one more object, before or after the library under test.
     pub fn beside(mut self, object: PathBuf, first: bool) -> Self {
         let place = if first { 0 } else { self.preload.len() };
         self.preload.insert(place, object);
@@ -198,7 +198,7 @@ impl Run {
             environment.push(("EBB_TEST_FOREIGN_ALLOCATOR".into(), "1".into()));
         }
         let mut command = Command::new(self.wrapper.first().unwrap_or(&self.program));
-        // Settings of whoever runs the tests must not reach the programs.
+        // Settings in the environment of the tests must not reach the programs.
         for inherited in ["EBB_CONF", "MALLOC_CONF", "GLIBC_TUNABLES", "PYTHONMALLOC"] {
             command.env_remove(inherited);
         }

@@ -9,7 +9,7 @@ use test_needs::needs;
 
 const SHOW: &str = "import sys; print(sys.getallocatedblocks())";
 
-/// Its libpython, if it has one beside the program.
+/// Its libpython, if it has one apart from the program.
 fn library_of(python: &Python) -> Option<PathBuf> {
     let asked = "import sysconfig; print(*map(sysconfig.get_config_var, ('LIBDIR', 'MULTIARCH', 'INSTSONAME')), sep='\\n')";
     let answer = Run::bare(&python.path).args(["-c", asked]).run().succeeded();

@@ -135,7 +135,7 @@ int main() {
     assert!(outcome.stdout.ends_with(" a#b#\n"), "{}", outcome.describe());
 }
 
-/// cargo itself runs on the preload; rustc brings a malloc of its own, beside which the preload
+/// cargo itself runs on the preload; rustc brings a malloc of its own; next to it the preload
 /// must be harmless, and so may what rustc compiles.
 #[test]
 fn cargo_build() {

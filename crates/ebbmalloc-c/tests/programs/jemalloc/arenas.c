@@ -162,7 +162,7 @@ static size_t leave_dirty_in(unsigned arena) {
 }
 
 static void decay(void) {
-    /* The default of arenas to come, and that of those that are. */
+    /* The default of arenas to come, and that of existing ones. */
     ssize_t old = SWAP(ssize_t, "arenas.dirty_decay_ms", 0);
     CHECK(old >= -1 && old == GET(ssize_t, "opt.dirty_decay_ms"));
     SET(ssize_t, "arenas.muzzy_decay_ms", 0);
@@ -193,7 +193,7 @@ static void decay(void) {
     refresh();
     CHECK(GET(size_t, named("stats.arenas.%u.pdirty", never)) == 0);
 
-    /* A setting that is written acts on what is there: 0 on memory that was to stay. */
+    /* A setting that is written acts on existing memory: 0 on memory that was to stay. */
     before = leave_dirty_in(never);
     SET(ssize_t, named("arena.%u.muzzy_decay_ms", never), 0);
     CHECK(SWAP(ssize_t, named("arena.%u.dirty_decay_ms", never), 0) == -1);
@@ -364,7 +364,7 @@ static void background(void) {
     SET(size_t, "max_background_threads", 1);
     CHECK(GET(size_t, "max_background_threads") == 1);
 
-    /* With it on, free memory goes though nobody calls. */
+    /* With it on, free memory is returned without a call. */
     SET(ssize_t, "arenas.dirty_decay_ms", 100);
     SET(ssize_t, "arenas.muzzy_decay_ms", 0);
     unsigned arena = GET(unsigned, "arenas.create");

@@ -1,4 +1,4 @@
-/* Extent hooks: an arena whose memory comes from the program, and goes back to it. */
+/* Extent hooks: an arena whose memory comes from the program, and is returned to it. */
 #include "control.h"
 
 static struct {
@@ -8,7 +8,7 @@ static struct {
 /* A pool of the program's own: the arena may not use an address outside. */
 #define POOL (512 * MIB)
 static char *pool, *pool_next;
-/* The table now, and that with which the arena was made: what the arena got for its own records goes back by that
+/* The table now, and that with which the arena was made: memory for the arena's own records is returned by that
  * one. */
 static extent_hooks_t *seen, *first;
 

@@ -180,7 +180,7 @@ static void books(void) {
     joins = true;
     CALL(named("arena.%u.destroy", arena));
 
-    /* Where a split refuses, a block neither shrinks nor grows into what is free behind it. */
+    /* Where a split refuses, a block neither shrinks nor grows into the free range after it. */
     arena = arena_with_hooks();
     int flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE;
     void *block = MUST(mallocx(8 * MIB, flags));

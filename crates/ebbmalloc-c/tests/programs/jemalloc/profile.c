@@ -141,7 +141,7 @@ static __thread volatile bool marks;
 static volatile int walks, dumps;
 static char dumped[256];
 
-/* Blocks that the program marks come from a stack that nobody has. */
+/* Blocks that the program marks come from a stack that no other block has. */
 static void walk(void **frames, unsigned *depth, unsigned most) {
     walks = walks + 1;
     CHECK(most >= 2);

@@ -16,7 +16,7 @@ static void explicit_caches(void) {
                 held[j] = MUST(mallocx(1 + (size_t)j * 90, MALLOCX_TCACHE(caches[i])));
                 fill(held[j], 1 + (size_t)j * 90);
             }
-            /* One cache may free what came of another. */
+            /* One cache may free blocks of another. */
             unsigned other = caches[(i + round) % CACHES];
             for (int j = 0; j < 50; j++) {
                 CHECK(holds(held[j], 1 + (size_t)j * 90));
@@ -45,7 +45,7 @@ static void explicit_caches(void) {
 }
 
 /* What was freed into a cache is allocated to the statistics until the cache is flushed: the explicit arena's counts
- * show when it went back. */
+ * show when it was returned. */
 static void a_flush_gives_back(void) {
     unsigned arena = GET(unsigned, "arenas.create"), cache = GET(unsigned, "tcache.create");
     int flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE(cache);
@@ -100,7 +100,7 @@ static void caches(void) {
     CHECK(greatest >= 4096 && nallocx(greatest, 0) == greatest);
 }
 
-/* thread.allocated and its kin: counters of one thread, live behind the pointers. */
+/* thread.allocated and its kin: counters of one thread, current at the pointers. */
 static void *allocate_elsewhere(void *nothing) {
     uint64_t allocated = GET(uint64_t, "thread.allocated");
     uint64_t *live = GET(uint64_t *, "thread.allocatedp");

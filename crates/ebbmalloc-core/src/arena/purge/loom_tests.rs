@@ -57,7 +57,7 @@ impl World {
         block.start
     }
 
-    /// The block still holds what was written, and goes back.
+    /// The block still holds its contents, and is returned.
     fn put(&self, start: usize, bytes: usize, tick: u32) {
         self.check(start, bytes);
         let head = self.arena.granule_of(start).expect("in a region");

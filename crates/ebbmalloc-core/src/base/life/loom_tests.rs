@@ -1,8 +1,8 @@
 //! Loom: holders of the thread against the thread, and against its start.
 //!
 //! The kernel of these models sleeps and wakes as Linux does: at a thread's end it clears the word and wakes one
-//! sleeper. Timeouts do not run out, so that nothing here depends on one. Loom itself reports a sleep that nobody ends,
-//! and a thread that runs while it is held away, since both touch the cell.
+//! sleeper. Timeouts do not run out, so that nothing here depends on one. Loom itself reports a sleep that no thread
+//! ends, and a thread that runs while it is held away, since both touch the cell.
 
 use super::{Futex, Life, Order, STARTING, Start};
 use crate::base::sync::{AtomicU32, Ordering, UnsafeCell};

@@ -173,7 +173,7 @@ fn fork_against_claim() {
         }
         // At this point the child would get its copy of the caches, and take them over as is done
         // here: the owner is outside, and stays outside until the thaw.
-        // Nobody is at work on the list then.
+        // No thread is at work on the list then.
         let list = world.registry.list.lock(os);
         // SAFETY: frozen, and quiet since then: the owner may look, and goes away again.
         unsafe {

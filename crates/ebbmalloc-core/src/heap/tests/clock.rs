@@ -1,4 +1,4 @@
-//! The two ticks, one by one: what is free at two ticks running goes at the second, and nothing else.
+//! The two ticks, one by one: memory free at two successive ticks is returned at the second, and nothing else.
 
 use super::*;
 use crate::heap::heap::FIRST_TICK;

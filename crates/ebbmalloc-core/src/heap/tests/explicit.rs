@@ -1,5 +1,5 @@
 //! Explicit arenas and caches over the fake kernel: where blocks lie, what a reset and an end leave
-//! behind, what decay times do. What other tests use of it is `pub(super)`.
+//! of it, what decay times do. What other tests use of it is `pub(super)`.
 
 use super::{Thread, become_child, usable, validate, with_access};
 use crate::cache::explicit::ExplicitArena;
@@ -104,7 +104,7 @@ fn what_an_arena_has_free_is_given_up_where_something_is_scarce() {
         let given = before - heap.os.record().committed_bytes;
         assert!(given >= 28 << 20, "{given}");
         validate_arena(&heap, arena);
-        // Addresses that went are nobody's, and come back as the arena's.
+        // Returned addresses have no owner, and come back as the arena's.
         let middle = blocks[2] as usize + (16 << 20);
         let owned = scarce == Scarce::Charge;
         assert_eq!(heap.arena_of(middle).is_some(), owned);

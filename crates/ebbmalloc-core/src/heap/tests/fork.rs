@@ -60,7 +60,7 @@ fn a_child_without_memory_takes_what_it_shares() {
         heap.os.fail(Call::Commit, 0, 1000, OsError::OutOfMemory);
         heap.os.fail(Call::Reserve, 0, 1000, OsError::OutOfMemory);
     }
-    // What is left are single granules: slabs of another class.
+    // The rest are single granules: slabs of another class.
     while !allocate(&heap, None, 2 * SIZE).is_null() {}
     let shared = allocate(&heap, None, SIZE);
     assert_eq!(slab(shared), slab(live[0]));
@@ -88,7 +88,7 @@ fn hold_all(heap: &Heap<Fake>) {
     heap.metadata.freeze(&heap.os);
 }
 
-/// A size of which nothing was allocated: such blocks are made of free slots of 16 or 64 bytes.
+/// A size that was not allocated before: such blocks are made of free slots of 16 or 64 bytes.
 const LENT: usize = 128;
 const SIZES: [usize; 7] = [16, 64, SIZE, 5000, SMALL_MAX, SMALL_MAX + 1, 700 << 10];
 
@@ -139,7 +139,7 @@ impl Copied {
         Self { heap, thread, live }
     }
 
-    /// Behind every block.
+    /// After every block.
     fn end(&self) -> usize {
         let arena = &self.heap.arena;
         let ours = |&&(block, _): &&(*mut u8, usize)| arena.granule_of(block as usize).is_some();
@@ -278,7 +278,7 @@ fn a_copy_that_was_torn_is_left_and_the_child_goes_on() {
     // SAFETY: the cache is not used again.
     unsafe { heap.detach(copied.thread.expect("attached by new")) };
     validate(heap);
-    // Nobody gets that memory: what was live in it still is.
+    // That memory is never allocated: its live blocks stay live.
     assert!(heap.attach().is_some_and(|cache| Some(cache) != copied.thread));
 }
 
@@ -370,7 +370,7 @@ fn a_thread_that_a_fork_keeps_waiting_is_served_outside() {
         unsafe { heap.free(Access::Outside, block) };
     }
     assert_eq!(heap.parts.outside.bytes(), 0);
-    // SAFETY: live until here. What is freed stays as it is until the heap is open.
+    // SAFETY: live until here. Freed memory keeps its contents until the heap is open.
     unsafe { heap.free(Access::Outside, inside) };
     assert!(!heap.parts.pending.load(Ordering::Relaxed).is_null());
     assert!(!heap.thaw(2) && !heap.thaw(THREAD), "one fork is left");

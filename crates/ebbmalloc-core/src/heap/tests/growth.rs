@@ -1,4 +1,4 @@
-//! Blocks that grow: where they go, by what way, and what they leave behind.
+//! Blocks that grow: where they go, by what way, and what remains.
 
 use super::*;
 use crate::os::OsError;
@@ -34,7 +34,7 @@ fn moved_pages_leave_a_clean_extent_but_for_the_tail() {
     let heap = heap();
     let old = allocate(&heap, None, 40 * GRANULE);
     free(&heap, None, old);
-    // In the dirty extent, with a tail; what is left of it is taken.
+    // In the dirty extent, with a tail; the rest of it is allocated.
     let bytes = 10 * GRANULE + PAGE;
     let block = allocate(&heap, None, bytes);
     assert_eq!(block, old);

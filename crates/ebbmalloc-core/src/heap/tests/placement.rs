@@ -1,4 +1,4 @@
-//! Where small blocks go, and what a cache keeps, so that those that stay lie together; holes that one phase leaves serve the
+//! Where small blocks go, and what a cache keeps, so that survivors lie together; holes that one phase leaves serve the
 //! next one, whose sizes are others; and nothing is written into free memory.
 
 use super::*;
@@ -171,7 +171,7 @@ fn lent_blocks_and_slots_of_the_class_are_flushed_together() {
     let heap = Heap::new(Fake::new(4096));
     let thread = heap.attach();
     let direct = |size| heap.allocate(Access::Direct, size);
-    // One slab of each, one behind the other; the first is emptied but for a slot, the other full.
+    // One slab of each, one after the other; the first is emptied but for a slot, the other full.
     let blocks: Vec<_> = (0..small.slots).map(|_| direct(512)).collect();
     let own: Vec<_> = (0..larger.slots).map(|_| direct(4096)).collect();
     for &block in &blocks[1..] {

@@ -1,4 +1,4 @@
-//! A rationed cache counts exactly: the allocation that was said to be the one to be sampled is found,
+//! A rationed cache counts exactly: the allocation chosen as the sample is found,
 //! whatever the thread, the purger and the settings do in between.
 
 use super::{Thread, free, validate, with_access};
@@ -12,7 +12,7 @@ struct Rationed {
     heap: &'static Heap<Fake>,
     thread: Thread,
     rations: NonNull<Rations>,
-    /// By class: allocations since the number ahead was said, and that number.
+    /// By class: allocations since the distance to the sample was drawn, and that distance.
     passed: [u64; RATIONED + 1],
     said: [Option<u64>; RATIONED + 1],
     samples: usize,

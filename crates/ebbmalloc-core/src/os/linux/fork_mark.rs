@@ -74,7 +74,7 @@ impl Linux {
     fn mark(&self) -> Option<&AtomicU32> {
         match self.fork_mark.load(Ordering::Acquire) {
             0 | UNSUPPORTED => None,
-            // SAFETY: the address is that of a page that `make_mark` mapped and nobody unmaps.
+            // SAFETY: the address is that of a page that `make_mark` mapped and that is never unmapped.
             page => Some(unsafe { AtomicU32::from_ptr(page as *mut u32) }),
         }
     }

@@ -55,7 +55,7 @@ fn map_reserved(bytes: usize) -> Result<usize, Errno> {
 /// hole of 8 GiB between libraries costs nothing (docs/decisions/0034-room-above.md).
 const FAR: usize = 1 << 30;
 /// Address space left free above a long reservation. The kernel maps downwards, so that libraries
-/// loaded later come to lie here, next to those loaded before, and not behind the reservation: a loop
+/// loaded later come to lie here, next to those loaded before, and not below the reservation: a loop
 /// of calls between libraries a terabyte apart was 4 % slower.
 const ROOM_ABOVE: usize = 64 << 30;
 

@@ -1,9 +1,9 @@
 //! Sandboxes and namespaces: the system calls that enter one, which the C face offers itself, so that it can have the
 //! purger stopped meanwhile; and the few calls that are made inside a sandbox.
 //!
-//! A seccomp filter may kill for any call that the program itself does not make. What every
-//! allocator makes is mmap, munmap, mremap, mprotect and madvise; futex and clock_gettime nobody
-//! refuses. So inside only these are made, and what the others would say is remembered.
+//! A seccomp filter may kill for any call that the program itself does not make. Every
+//! allocator calls mmap, munmap, mremap, mprotect and madvise, and no filter refuses futex and clock_gettime.
+//! So only these calls are made inside, and the answers of the others are remembered.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,7 +37,7 @@ impl Linux {
         unsafe { call(nr::UNSHARE, [(flags as isize).cast_unsigned()]) }.map(|_| ())
     }
 
-    /// The system call `setns`: enters the namespaces behind a descriptor.
+    /// The system call `setns`: enters the namespaces of a descriptor.
     pub fn setns(&self, descriptor: i32, kinds: i32) -> Result<(), Errno> {
         // SAFETY: the kernel's doing alone; no memory changes.
         unsafe {

@@ -34,11 +34,11 @@ pub enum Shape {
     Text(usize),
     /// The logarithm of a value of another key.
     LogOf(Id),
-    /// A decimal fraction; the value has 16 bits behind the point.
+    /// A decimal fraction; the value has 16 bits after the point.
     Ratio,
     /// `on` or `off`.
     OnOff,
-    /// Bytes, in whole numbers or with `k`, `m` or `g` behind.
+    /// Bytes, in whole numbers or with the suffix `k`, `m` or `g`.
     Bytes,
     /// An absolute path in which `%p` is the process id; the value is its place among the texts.
     Path(usize),

@@ -4,7 +4,7 @@
 //! as the process, no memory, no words printed. Messages about the text are returned, for
 //! the caller to print.
 //!
-//! All texts hold `key:value` pairs with commas between, as jemalloc's do; any key may stand in any of
+//! All texts hold `key:value` pairs with commas between, as jemalloc's do; any key may be in any of
 //! them. What a later [`Source`] says wins.
 #![forbid(unsafe_code)]
 

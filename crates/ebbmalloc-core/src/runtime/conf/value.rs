@@ -96,7 +96,7 @@ fn bounded(text: &[u8], least: i128, most: i128, clips: bool) -> Result<u64, Fau
     Ok(value.clamp(least, most) as u64)
 }
 
-/// A decimal fraction with 16 bits behind the point.
+/// A decimal fraction with 16 bits after the point.
 fn ratio(text: &[u8]) -> Result<u64, Fault> {
     let point = text.iter().position(|&byte| byte == b'.');
     let (whole, part) = match point {
@@ -125,7 +125,7 @@ fn ratio(text: &[u8]) -> Result<u64, Fault> {
     Ok((value << 16) + (numerator << 16) / denominator)
 }
 
-/// Bytes, in whole numbers or with `k`, `m` or `g` behind; nothing is none.
+/// Bytes, in whole numbers or with the suffix `k`, `m` or `g`; an empty text is none.
 fn bytes(text: &[u8]) -> Result<u64, Fault> {
     let (digits, shift) = match text {
         [digits @ .., b'k' | b'K'] => (digits, 10),

@@ -17,7 +17,8 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// In [`Purger::wanted`]: the thread was stopped with work left, and is to be started again.
 const START: u8 = 1;
-/// In [`Purger::wanted`]: free extents are returned at once, by every slow operation; mostly those that it freed itself.
+/// In [`Purger::wanted`]: free extents are returned at once, by every slow operation; mostly extents that it freed
+/// itself.
 const AT_ONCE: u8 = 2;
 /// Ticks without any work after which the thread ends, when nothing is left in any cache.
 const QUIET_TICKS: u32 = 2;

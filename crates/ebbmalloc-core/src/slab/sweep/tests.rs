@@ -84,7 +84,7 @@ fn a_slab_that_is_whole_while_its_waste_leaves_stays() {
     ground.put(&slots[SLOTS..]);
     sweep.finish();
     ground.validate();
-    // Nothing is left behind, and all of it can be used again.
+    // Nothing remains, and all of it can be used again.
     ground.put(&slots[1..SLOTS]);
     for _ in 0..2 {
         let mut sweep = Sweep::new(&supply, true);

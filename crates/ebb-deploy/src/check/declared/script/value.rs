@@ -21,7 +21,7 @@ pub struct Set {
     pub is_late: bool,
 }
 
-/// Behind a value: adds what the variable held, with a colon, if it held something. Harmless under `set -u`.
+/// Appended to a value: adds what the variable held, with a colon, if it held something. Harmless under `set -u`.
 pub const INHERITED: &str = "${LD_PRELOAD:+:$LD_PRELOAD}";
 
 /// How scripts add the old value of a list, `N` being the variable; separated by `|`.

@@ -81,7 +81,7 @@ fn not_pairs() -> String {
 /// A value as supervisor reads it back; none where its syntax has no way to say it.
 pub fn quoted(value: &str) -> Option<String> {
     let is_line = !value.contains(['\n', '\r', UNKNOWN]);
-    // Behind a space these begin a comment, inside quotes as well.
+    // After a space these begin a comment, inside quotes as well.
     let mut pairs = value.chars().zip(value.chars().skip(1));
     let is_cut = pairs.any(|(before, it)| before.is_whitespace() && matches!(it, ';' | '#'));
     let is_stripped = value.starts_with(['"', '\'']) || value.ends_with(['"', '\'']);
@@ -174,7 +174,7 @@ mod tests {
         Ok(read.pairs.iter().map(shown).collect::<Vec<_>>().join("|"))
     }
 
-    /// The expected values are those that supervisor 4.2.5 itself reads.
+    /// The expected values are what supervisor 4.2.5 itself reads.
     #[test]
     fn pairs_are_those_that_supervisor_reads() {
         for (text, pairs) in [

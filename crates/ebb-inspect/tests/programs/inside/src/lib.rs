@@ -37,7 +37,7 @@ struct Blocks {
 impl Blocks {
     fn new() -> Self {
         let layout = Layout::array::<Block>(ROOM).expect("a size");
-        // SAFETY: the layout is not empty; a block of zeros is one, and nobody else has the list, ever.
+        // SAFETY: the layout is not empty; a block of zeros is one, and no other thread ever has the list.
         let list = unsafe {
             let list = System.alloc_zeroed(layout).cast::<Block>();
             assert!(!list.is_null());

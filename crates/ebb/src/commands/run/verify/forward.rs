@@ -23,7 +23,7 @@ const FORWARDED: [i32; 9] =
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH];
 
 /// Catches the signals from [`Forwarder::install`] on and delivers them from [`Forwarder::start`] on,
-/// also those that came in between.
+/// also signals that came in between.
 pub(super) struct Forwarder {
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,

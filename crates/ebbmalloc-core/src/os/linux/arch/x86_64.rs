@@ -58,7 +58,7 @@ pub const fn tls_base_offset(bytes: usize) -> usize {
 pub unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel preserves all registers but rax, rcx and r11, which are declared; memory
-    // effects are those that the caller vouches for.
+    // effects are the ones that the caller vouches for.
     unsafe {
         asm!(
             "syscall",

@@ -1,6 +1,6 @@
 //! Trees of files in place of the kernel's: recorded ones of version 2 (`ci/vm/record.sh`; kernel and day in
 //! `ci/vm/recorded/machine`), and written ones for cases that no machine shows at will. The version that a
-//! machine has is met for real in the preload suite as well; `ci/vm.sh` has one with version 2.
+//! machine has is read for real in the preload suite as well; `ci/vm.sh` has one with version 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,7 @@ fn quotas_of_both_versions() {
 #[test]
 fn this_machine_has_an_answer() {
     let os = Linux::new();
-    // Whatever limits there are, each is at least as large as what is left of it.
+    // Whatever limits there are, each is at least as large as its remainder.
     if let Some(headroom) = os.cgroup_headroom() {
         assert!(headroom.left_bytes <= headroom.limit_bytes);
     }

@@ -49,7 +49,7 @@ fn controllers_that_share_a_hierarchy_are_found_by_whole_names() {
 }
 
 /// Docker without a namespace for cgroups: the mount shows the container's cgroup alone, the process
-/// is told its path from the host's root.
+/// sees its path from the host's root.
 #[test]
 fn the_part_above_the_mounts_root_is_not_looked_for() {
     let mounts = b"800 790 0:32 /docker/ab /sys/fs/cgroup/memory ro,nosuid master:11 - cgroup cgroup rw,memory\n";
