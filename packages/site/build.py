@@ -4,7 +4,8 @@
     packages/site/build.py [--program EBB] [--out FOLDER]
 
 The pages are the tree's .md files (pages.py), one for each verb's `--help` (verbs.py), and one for each recipe (recipes.py).
-They are written to target/site first, in the tree's layout. The same tree and program give the same bytes.
+They are written to target/site first, in the tree's layout. The same tree and program give the same bytes. A site that is
+there is replaced once the new one is complete; another folder never.
 """
 
 import argparse
@@ -96,18 +97,22 @@ class Source:
 
 
 def build(program: Path, source: Path, out: Path) -> None:
+    if out.exists() and not (out / "searchindex.js").exists():
+        raise ValueError(f"{out} is no site; it is left alone")
     shutil.rmtree(source, ignore_errors=True)
-    shutil.rmtree(out, ignore_errors=True)
+    made = source / "html"
     tree = Source(source / "pages")
     tree.write_pages()
     tree.write_start(tree.write_help(program))
     command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", Path(__file__).parent, "--quiet",
-               "--fail-on-warning", "--keep-going", "--doctree-dir", source / "doctrees", tree.folder, out]
+               "--fail-on-warning", "--keep-going", "--doctree-dir", source / "doctrees", tree.folder, made]
     # Sphinx writes no date, but sorts by language.
     subprocess.run(command, check=True, env=os.environ | {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"})
     for name in (".buildinfo", "objects.inv"):
-        (out / name).unlink(missing_ok=True)
-    (out / "_sources").rmdir()
+        (made / name).unlink(missing_ok=True)
+    (made / "_sources").rmdir()
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.move(made, out)
 
 
 def main() -> int:
@@ -119,6 +124,9 @@ def main() -> int:
         build(arguments.program.resolve(), TARGET / "site", arguments.out.resolve())
     except subprocess.CalledProcessError as error:
         print(f"build.py: {error.cmd[0]} failed with status {error.returncode}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"build.py: {error}", file=sys.stderr)
         return 1
     print(f"{arguments.out}/index.html")
     return 0

@@ -62,5 +62,5 @@ def table(figures: dict) -> str:
 
 def cell(values: list[float]) -> str:
     """Median, lowest, highest."""
-    median, lowest, highest = (f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in values)
+    median, lowest, highest = (f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:.0f}" for value in values)
     return median if lowest == highest else f"{median} ({lowest}–{highest})"

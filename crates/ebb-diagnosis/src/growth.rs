@@ -8,6 +8,8 @@ use crate::facts::growth::{Growth, LoadDependence, Point, Series, Trend};
 use ebb_process::snapshot::{Runtime, Snapshot};
 use ebb_statistics::slope::{self, End, Slope};
 
+pub mod steps;
+
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.
 const LEAST_GROWTH: f64 = 2_000_000.0;
 /// And below this part of the present size.
@@ -68,7 +70,8 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
         growing,
         dependence,
     );
-    Growth { verdict, trends, company: dependence, points, last }
+    let steps = steps::of(&points);
+    Growth { verdict, trends, company: dependence, steps, events: Vec::new(), points, last }
 }
 
 /// Whether so much held memory is a reason for a verdict.

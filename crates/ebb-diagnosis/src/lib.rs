@@ -1,6 +1,6 @@
 //! From the facts of looks at processes to a verdict. Pure: nothing here reads a process or a clock.
 //!
-//! [`of`] diagnoses one look, [`difference::of`] compares two, [`growth::of`] concludes from many; [`trim::judge`] says whether
+//! [`of`] diagnoses one look, [`difference::of`] compares two, [`growth::of`] concludes from many, [`growth::steps`] finds steps and the events before them; [`trim::judge`] says whether
 //! malloc_trim is to be called, [`workers::groups`] puts like processes together. What they return is plain data in
 //! [`facts`]. One look proves that memory is held, never a leak. `examples/diagnose.rs` does it for a file of `ebb snap`.
 //!

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
-use ebb_diagnosis::facts::growth::{Change, Difference, Growth, Series, Trend, Unit};
+use super::figures::duration;
+use ebb_diagnosis::facts::growth::{
+    Change, Difference, EventKind, FloorStep, Growth, Series, Trend, Unit,
+};
 
 /// A series that moved by less has no line in the short form.
 const LEAST_MOVE: u64 = 100_000;
@@ -23,6 +26,9 @@ pub fn render(growth: &Growth, form: Form) -> String {
             for trend in growth.trends.iter().filter(moves) {
                 let _ = writeln!(out, "{}", line(trend));
             }
+            for line in steps(growth, form) {
+                let _ = writeln!(out, "{line}");
+            }
             for line in diagnosis::short::next(&growth.verdict, &growth.last.findings, columns) {
                 let _ = writeln!(out, "{line}");
             }
@@ -31,6 +37,9 @@ pub fn render(growth: &Growth, form: Form) -> String {
             let _ = writeln!(out, "{}\n", growth.verdict.sentence);
             for trend in &growth.trends {
                 let _ = writeln!(out, "{}", line(trend));
+            }
+            for line in steps(growth, form) {
+                let _ = writeln!(out, "{line}");
             }
             if let Some(next) = &growth.verdict.next {
                 let _ = writeln!(out, "\nNext: {next}");
@@ -68,6 +77,40 @@ fn line(trend: &Trend) -> String {
         "{mark}{name}: floors from {:.1} to {:.1} MB, {slope}",
         trend.from as f64 / 1e6,
         trend.to as f64 / 1e6
+    )
+}
+
+/// The steps of the floor, and the events that they follow. The short form has the largest step only.
+fn steps(growth: &Growth, form: Form) -> Vec<String> {
+    let causes = growth.events.iter().filter(|kind| kind.more_than_chance).map(cause_line);
+    let count = growth.steps.len();
+    let largest = growth.steps.iter().max_by_key(|step| step.bytes.abs());
+    let Some(largest) = largest.filter(|_| matches!(form, Form::Short(_)) && count > 1) else {
+        return growth.steps.iter().map(step_line).chain(causes).collect();
+    };
+    let line = format!("{}; {} more: -v", step_line(largest), count - 1);
+    std::iter::once(line).chain(causes.take(1)).collect()
+}
+
+fn step_line(step: &FloorStep) -> String {
+    let mb = |bytes: i64| format!("{:+.1}", bytes as f64 / 1e6);
+    let events = match step.events.as_slice() {
+        [] => String::new(),
+        events => format!(", after {}", events.join(", ")),
+    };
+    format!(
+        "- step of the floor at {}: {} MB ({} to {}){events}",
+        duration(step.at_s),
+        mb(step.bytes),
+        mb(step.low),
+        mb(step.high)
+    )
+}
+
+fn cause_line(kind: &EventKind) -> String {
+    format!(
+        "* the floor rises after {} more often than by chance: {} rises, {:.1} expected",
+        kind.label, kind.rises, kind.expected
     )
 }
 

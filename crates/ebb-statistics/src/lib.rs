@@ -1,4 +1,4 @@
-//! Medians, quantiles, bootstrap intervals of differences, and robust slopes ([`slope`]). Pure.
+//! Medians, quantiles, bootstrap intervals of differences, robust slopes ([`slope`]) and steps ([`steps`]). Pure.
 //!
 //! For trials, diagnoses over time and reports. It knows numbers only, and it is repeatable: the bootstrap's generator has
 //! a fixed seed, so the same runs give the same report.
@@ -10,6 +10,7 @@
 //! ```
 
 pub mod slope;
+pub mod steps;
 
 /// Resamples of a bootstrap. The ends of a 95 % interval then stand on 50 resamples each.
 const RESAMPLES: usize = 2000;

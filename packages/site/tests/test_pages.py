@@ -106,7 +106,7 @@ class Pages(unittest.TestCase):
             ' "glibc": {"before_mb": [20.04, 20, 21], "peak_mb": [1200.4, 1200, 1201], "after_5s_mb": [99.9, 99.9, 99.9]},'
             ' "ebbmalloc": {"before_mb": [1, 1, 1], "peak_mb": [2, 2, 2], "after_5s_mb": [3, 3, 3]}, "sentence": "It helps."}')
         text = recipes.written(folder, files)["docs/recipes/web.md"]
-        self.assertIn("glibc | 20 (20–21) | 1200 (1200–1201) | 99.9\n", text)
+        self.assertIn("glibc | 20.0 (20.0–21.0) | 1200 (1200–1201) | 99.9\n", text)
         self.assertIn("It helps.", text)
         self.assertIn("`C`, 2026-01-02, M, 3 runs of each.", text)
 

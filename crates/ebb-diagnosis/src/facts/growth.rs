@@ -61,6 +61,45 @@ pub struct Trend {
     pub settled: bool,
 }
 
+/// A change of the floor of all memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FloorStep {
+    /// Seconds since the first look.
+    pub at_s: f64,
+    /// By how many bytes it rose, or fell.
+    pub bytes: i64,
+    /// Lower end of the 95 % interval.
+    pub low: i64,
+    /// Upper end.
+    pub high: i64,
+    /// Labels of the events shortly before it, without repetition.
+    pub events: Vec<String>,
+}
+
+/// Something that happened, of a file of events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Seconds since the first look.
+    pub at_s: f64,
+    /// What happened.
+    pub label: String,
+}
+
+/// All events of one label, and the rises of the floor that followed one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventKind {
+    /// The label.
+    pub label: String,
+    /// How many there were during the watch.
+    pub count: usize,
+    /// Rises of the floor shortly after one.
+    pub rises: usize,
+    /// As many rises were expected if they had nothing to do with it.
+    pub expected: f64,
+    /// Whether that many rises are no chance (5 %, over all labels together).
+    pub more_than_chance: bool,
+}
+
 /// Whether the growth depends on load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -84,6 +123,12 @@ pub struct Growth {
     pub trends: Vec<Trend>,
     /// Whether the growth depends on load, if something grows.
     pub company: Option<LoadDependence>,
+    /// Steps of the floor of all memory, by time.
+    #[serde(default)]
+    pub steps: Vec<FloorStep>,
+    /// The events after which the floor rose, the likeliest cause first.
+    #[serde(default)]
+    pub events: Vec<EventKind>,
     /// Every look.
     pub points: Vec<Point>,
     /// The last look in full.

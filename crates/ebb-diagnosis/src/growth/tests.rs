@@ -6,7 +6,7 @@ use ebb_process::snapshot::{Pool, Process, Snapshot};
 
 const MB: u64 = 1_000_000;
 
-fn last(runtime: Option<Runtime>) -> Diagnosis {
+pub(super) fn last(runtime: Option<Runtime>) -> Diagnosis {
     crate::of(Snapshot {
         at_s: 600.0,
         ..example::snapshot(vec![Process {
@@ -28,7 +28,7 @@ fn course(point: impl Fn(f64) -> Point) -> Vec<Point> {
         .collect()
 }
 
-fn heap(live: f64, held: f64, cpu_s: f64) -> Point {
+pub(super) fn heap(live: f64, held: f64, cpu_s: f64) -> Point {
     Point {
         live: Some((live * 1e6) as u64),
         held: Some((held * 1e6) as u64),

@@ -2,7 +2,8 @@
 //! and what to do. Reads only, and never stops the process.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
@@ -13,6 +14,7 @@ use ebb_process::look::Depth;
 use ebb_process::target::{self, Resolved};
 use ebb_report::diagnosis::Form;
 
+mod events;
 mod subject;
 mod watch;
 
@@ -56,9 +58,14 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     watch: Option<Duration>,
 
-    /// Time between two looks [default: a 120th of --watch]
+    /// Time between two looks [default: a 240th of --watch, 1m at most]
     #[arg(long, value_name = "TIME", requires = "watch", value_parser = arguments::time)]
     every: Option<Duration>,
+
+    /// Name the events before each step of the floor. FILE has a time and a label on each line:
+    /// 2026-11-25T19:00:00Z deploy
+    #[arg(long, value_name = "FILE", requires = "watch")]
+    events: Option<PathBuf>,
 
     /// Start this command, look at it, then stop it
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["targets", "pid"])]
@@ -113,7 +120,14 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<Exit, F
         [one] => target::resolve_in_one_cgroup(one)?,
         _ => return Err(Failure::usage("--watch takes one target")),
     };
-    let growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
+    let start = SystemTime::now();
+    let events = |path: &PathBuf| events::read(path, start);
+    // Wrong before the watch is better than wrong after it.
+    args.events.as_ref().map(events).transpose()?;
+    let mut growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
+    if let Some(events) = args.events.as_ref().map(events).transpose()? {
+        ebb_diagnosis::growth::steps::explain(&mut growth, &events);
+    }
     if args.json {
         terminal::print_json(&growth, true)?;
     } else {

@@ -229,3 +229,52 @@ fn a_watch_says_a_line_for_each_window_and_concludes_when_it_is_ended() {
     assert!(known.iter().any(|start| text.starts_with(start)), "{text}");
     assert!(matches!(ended.code, Some(11 | 20)), "{text}");
 }
+
+/// Refused before the watch, with the line and what to write.
+#[test]
+fn a_file_of_events_without_times_is_refused() {
+    let folder = harness::folder();
+    let file = folder.path().join("events");
+    std::fs::write(&file, "# of today\n\n1764000000 deploy\nyesterday deploy\n").unwrap();
+    let mut watch = harness::ebb();
+    watch.args(["why", "--watch", "1h", "--events"]).arg(&file).arg("1");
+    harness::assert_refused(&output(&mut watch), 64, &["events: line 4: ", "seconds since 1970"]);
+}
+
+/// A real process whose memory rises by 12 MB for good, in the middle of a watch with bursts.
+#[test]
+fn a_step_is_found_with_the_event_before_it() {
+    const STEPS: &str = r#"
+import sys, time
+start = time.time()
+kept = None
+while time.time() - start < 120:
+    if kept is None and time.time() - start > 25:
+        with open(sys.argv[1], "a") as events:
+            print(time.time(), "import of a catalogue", file=events)
+        kept = bytes(12_000_000).replace(b"\\0", b"x")
+    burst = bytearray(b"x" * 30_000_000)
+    time.sleep(0.2)
+    del burst
+    time.sleep(1)
+"#;
+    if std::env::var_os("EBB_LONG").is_none() {
+        return;
+    }
+    let folder = harness::folder();
+    let file = folder.path().join("events");
+    std::fs::write(&file, "").unwrap();
+    let mut service = std::process::Command::new("python3");
+    let mut service = service.args(["-c", STEPS]).arg(&file).spawn().expect("python3");
+    let mut watch = harness::ebb();
+    watch.args(["why", "--json", "--watch", "60s", "--every", "200ms", "--events"]).arg(&file);
+    let ended = Finished::by(watch.arg(service.id().to_string()));
+    service.kill().unwrap();
+    service.wait().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let steps = report["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    let (bytes, at_s) = (steps[0]["bytes"].as_i64().unwrap(), steps[0]["at_s"].as_f64().unwrap());
+    assert!((11_000_000..13_000_000).contains(&bytes) && (20.0..30.0).contains(&at_s), "{steps:?}");
+    assert_eq!(steps[0]["events"][0], "import of a catalogue", "{steps:?}");
+}

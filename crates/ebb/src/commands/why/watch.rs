@@ -11,9 +11,12 @@ use ebb_process::look::Depth;
 use ebb_process::target::Resolved;
 use ebb_report::figures::duration;
 use ebb_statistics::slope::WINDOWS;
+use ebb_statistics::steps::LEAST_POINTS;
 
-/// More looks than this sharpen no slope.
-const MOST_LOOKS: u32 = 120;
+/// Looks of a watch: enough for steps. More do not sharpen a slope.
+const LOOKS: u32 = LEAST_POINTS as u32;
+/// A step is found to a look, and should be found within minutes.
+const LONGEST: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
 
 /// Looks for that long, then concludes; earlier if asked to end or if the target does.
@@ -24,7 +27,7 @@ pub fn watch(
     time: Duration,
     every: Option<Duration>,
 ) -> Result<Growth, Failure> {
-    let every = every.unwrap_or(time / MOST_LOOKS).max(STEP);
+    let every = every.unwrap_or((time / LOOKS).min(LONGEST)).max(STEP);
     let ending = Ending::listen()?;
     let start = Instant::now();
     terminal::warn(&format!(

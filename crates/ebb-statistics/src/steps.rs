@@ -1,0 +1,207 @@
+//! Steps in the floor of a series: when it rose or fell, and by how much.
+//!
+//! A service's memory goes up and down with its load, so the floor is what stays after each excursion upwards. A
+//! morphological opening (a running minimum, then a running maximum, of the same width) removes excursions that are
+//! shorter than its width and leaves the place of a step as it is. The place is found in the opened series by binary
+//! segmentation with the CUSUM statistic (Scott and Knott, 1974). The size and its interval come from the minima of blocks,
+//! by their medians.
+//!
+//! A slope also differs from one half to the other. So a step counts only where two levels fit the blocks around it
+//! better than a straight line does.
+
+use super::median;
+
+/// Fewer points have no steps.
+pub const LEAST_POINTS: usize = 240;
+/// An excursion of fewer points than this is no part of the floor,
+const LEAST_WIDTH: usize = 20;
+/// nor one that is shorter than this part of the series.
+const WIDTHS: usize = 48;
+/// A step differs from 0 by so many standard errors: many places were tried.
+const CERTAIN: f64 = 5.0;
+/// The deviations from a line are larger than those from two levels by this factor.
+const BETTER_THAN_A_LINE: f64 = 1.5;
+/// A step is at least this part as large between blocks twice as long.
+const SAME_TWICE: f64 = 0.7;
+/// Their evidence is weaker, since there are fewer.
+const TWICE: f64 = 1.4;
+/// The 97.5 % point of the normal distribution.
+const Z: f64 = 1.959_964;
+
+/// A change of the floor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The time of the first point on the new floor.
+    pub at: f64,
+    /// The new floor less the old one.
+    pub change: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The steps of at least `least` in points of rising time, by time. None of fewer than [`LEAST_POINTS`].
+pub fn steps(points: &[(f64, f64)], least: f64) -> Vec<Step> {
+    if points.len() < LEAST_POINTS {
+        return Vec::new();
+    }
+    let floor = Floor::new(points.iter().map(|point| point.1).collect());
+    let mut places = Vec::new();
+    floor.cut(0, points.len(), &mut places);
+    places.sort_unstable();
+    // Each place is judged by the points up to its neighbours, so the least likely one goes alone.
+    loop {
+        let ends = [&[0], &places[..], &[points.len()]].concat();
+        let by = |width: usize| -> Vec<Levels> {
+            ends.windows(3).map(|at| floor.levels(at[0], at[1], at[2], width)).collect()
+        };
+        // Cycles about as long as a block beat with it. Blocks twice as long hold their bottoms, and must agree.
+        let (judged, twice) = (by(floor.width), by(2 * floor.width));
+        let evidence = judged.iter().zip(&twice).map(|(it, twice)| {
+            let same = twice.change / it.change >= SAME_TWICE;
+            if same { it.evidence(least).min(twice.evidence(0.0) * TWICE) } else { 0.0 }
+        });
+        let weakest = evidence.enumerate().min_by(|left, right| left.1.total_cmp(&right.1));
+        match weakest {
+            Some((index, evidence)) if evidence < 1.0 => {
+                places.remove(index);
+            }
+            _ => {
+                let found = places.iter().zip(judged);
+                return found.map(|(&place, levels)| levels.step(points[place].0)).collect();
+            }
+        }
+    }
+}
+
+/// A series, and the same without excursions.
+struct Floor {
+    values: Vec<f64>,
+    opened: Vec<f64>,
+    width: usize,
+}
+
+impl Floor {
+    fn new(values: Vec<f64>) -> Self {
+        let width = LEAST_WIDTH.max(values.len() / WIDTHS);
+        Self { opened: opened(&values, width), values, width }
+    }
+
+    /// Adds every place in `from..to` that may be a step: the likeliest one, then those on both sides of it.
+    fn cut(&self, from: usize, to: usize, places: &mut Vec<usize>) {
+        let Some(place) = self.most_different(from, to) else {
+            return;
+        };
+        places.push(place);
+        self.cut(from, place, places);
+        self.cut(place, to, places);
+    }
+
+    /// Where the means of both sides differ most, for their lengths.
+    fn most_different(&self, from: usize, to: usize) -> Option<usize> {
+        let all = &self.opened[from..to];
+        let (count, total) = (all.len() as f64, all.iter().sum::<f64>());
+        let mut sum = 0.0;
+        let mut best = None;
+        for (index, value) in all.iter().enumerate() {
+            if index >= 2 * self.width && index + 2 * self.width <= all.len() {
+                let before = index as f64;
+                let (left, right) = (sum / before, (total - sum) / (count - before));
+                let cusum = (left - right).abs() * (before * (count - before) / count).sqrt();
+                if cusum > best.map_or(0.0, |(most, _)| most) {
+                    best = Some((cusum, from + index));
+                }
+            }
+            sum += value;
+        }
+        best.map(|(_, place)| place)
+    }
+
+    /// The floors before and after `place` by blocks of `width`.
+    fn levels(&self, from: usize, place: usize, to: usize, width: usize) -> Levels {
+        let minimum = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);
+        let before = self.values[from..place].rchunks_exact(width).rev().map(minimum);
+        let after = self.values[place..to].chunks_exact(width).map(minimum);
+        Levels::new(before.collect(), after.collect())
+    }
+}
+
+/// Two floors, one after the other.
+struct Levels {
+    change: f64,
+    error: f64,
+    /// The sum of the blocks' deviations from their floor.
+    deviation: f64,
+    blocks: Vec<f64>,
+}
+
+impl Levels {
+    /// From the lowest values of blocks before and after; there is one of each at least.
+    fn new(before: Vec<f64>, after: Vec<f64>) -> Self {
+        let middle = |values: &[f64]| median(values).unwrap_or_default();
+        let (low, high) = (middle(&before), middle(&after));
+        let rest: Vec<f64> =
+            before.iter().map(|it| it - low).chain(after.iter().map(|it| it - high)).collect();
+        let deviations: Vec<f64> = rest.iter().map(|it| it.abs()).collect();
+        let lengths = 1.0 / before.len() as f64 + 1.0 / after.len() as f64;
+        Self {
+            change: high - low,
+            // The deviation of a median of normal values, from that of the values, by their absolute deviations.
+            error: 1.4826 * 1.2533 * middle(&deviations) * (lengths * dependence(&rest)).sqrt(),
+            deviation: deviations.iter().sum(),
+            blocks: before.into_iter().chain(after).collect(),
+        }
+    }
+
+    fn step(&self, at: f64) -> Step {
+        let spread = Z * self.error;
+        Step { at, change: self.change, low: self.change - spread, high: self.change + spread }
+    }
+
+    /// How well the blocks show a step of at least `least`; from 1 on they do.
+    fn evidence(&self, least: f64) -> f64 {
+        if self.change.abs() < least.max(f64::MIN_POSITIVE) {
+            return 0.0;
+        }
+        let certain = self.change.abs() / (CERTAIN * self.error);
+        certain.min(self.better_than_a_line() / BETTER_THAN_A_LINE)
+    }
+
+    /// The deviations from the best line over those from two levels.
+    fn better_than_a_line(&self) -> f64 {
+        let line: Vec<(f64, f64)> =
+            self.blocks.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
+        let slope = median(&super::slope::slopes(&line)).unwrap_or_default();
+        let rest: Vec<f64> = line.iter().map(|(at, value)| value - slope * at).collect();
+        let start = median(&rest).unwrap_or_default();
+        let deviation: f64 = rest.iter().map(|it| (it - start).abs()).sum();
+        if self.deviation > 0.0 { deviation / self.deviation } else { f64::INFINITY }
+    }
+}
+
+/// Without what lasts for less than `width` values.
+fn opened(values: &[f64], width: usize) -> Vec<f64> {
+    let eroded: Vec<f64> = values
+        .windows(width)
+        .map(|window| window.iter().copied().fold(f64::INFINITY, f64::min))
+        .collect();
+    let around = |at: usize| &eroded[at.saturating_sub(width - 1)..(at + 1).min(eroded.len())];
+    (0..values.len())
+        .map(|at| around(at).iter().copied().fold(f64::NEG_INFINITY, f64::max))
+        .collect()
+}
+
+/// By how much the variance of a mean grows because each value resembles the one before it.
+fn dependence(rest: &[f64]) -> f64 {
+    let squares: f64 = rest.iter().map(|it| it * it).sum();
+    if squares == 0.0 {
+        return 1.0;
+    }
+    let products: f64 = rest.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    let correlation = (products / squares).clamp(0.0, 0.9);
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+#[cfg(test)]
+mod tests;
