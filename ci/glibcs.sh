@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Reads the heaps of real processes on other versions of glibc: 2.31, 2.41 and 2.43, from Debian's archive.
+# Reads the heaps of real processes on other versions of glibc: 2.31, 2.41 and 2.43, from Debian's archive. Then starts
+# programs of 2.31 under the preload: there dlopen and threads are libraries of their own.
 #
 #   ci/glibcs.sh [CARGO TEST ARGUMENT]...
 #
@@ -15,7 +16,13 @@ mkdir -p "$folder"
 
 for release in "${releases[@]}"; do
     root=$PWD/target/glibcs/$release
-    ci/unpack.sh "$release" "$root" libc6
+    # The oldest with what a compiler needs.
+    packages=(libc6)
+    [[ $release != "${releases[0]}" ]] || packages+=(libc6-dev linux-libc-dev)
+    ci/unpack.sh "$release" "$root" "${packages[@]}"
+    # Links to other places of the root lead there.
+    find "$root" -type l -lname '/*' -not -lname "$root/*" -printf '%p %l\n' |
+        while read -r link to; do ln -sfn "$root$to" "$link"; done
     libc=$(find "$root" -name libc.so.6 | head -1)
     version=$(strings -a "$libc" | sed -n 's/^GNU C Library.*version \([0-9.]*[0-9]\)\.$/\1/p' | head -1)
     [[ -n $version ]] || { echo "glibcs.sh: $libc does not tell its version" >&2; exit 1; }
@@ -25,4 +32,8 @@ done
 
 export EBB_GLIBCS=$folder
 echo "glibc $(ls "$folder" | tr '\n' ' ')and this machine's"
-exec "${CARGO:-cargo}" test -p ebb-inspect --test glibc "$@"
+"${CARGO:-cargo}" test -p ebb-inspect --test glibc "$@"
+[[ $# -eq 0 ]] || exit 0
+export EBB_TEST_OLD_GLIBC=$PWD/target/glibcs/${releases[0]}
+"${CARGO:-cargo}" test --release -p ebbmalloc-c --test preload startup::split
+"${CARGO:-cargo}" test -p ebb --test run hosts

@@ -32,8 +32,13 @@ def run(*command) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def workspace() -> dict[str, str]:
+    """What Cargo.toml says of all crates."""
+    return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+
+
 def version() -> str:
-    return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    return workspace()["version"]
 
 
 def texts(folder: Path) -> tuple[str, ...]:

@@ -7,6 +7,11 @@
     ebbmalloc-VERSION-py3-none-....whl
     *.deb, *.rpm, *.apk                         packages of distributions
 
+for all of them
+
+    ebbmalloc-VERSION-image.tar                 OCI layout of an index and its images
+    ebbmalloc-VERSION-image.digest              of the index
+
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
     packages/dist.py [--built FOLDER] [--out FOLDER] [ARCH]...
@@ -26,6 +31,7 @@ import sys
 import archive
 import components
 import packer
+import images
 import sbom
 import system
 import wheel
@@ -88,8 +94,8 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
     subprocess.run([components.CARGO, "run", "--quiet", "--locked", "--package", "ebb-manual", "--", tree], cwd=ROOT, check=True)
 
 
-def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
-    """Everything of one architecture."""
+def pack(built: Path, arch: str, out: Path, epoch: int) -> Path:
+    """Everything of one architecture. The files of its archive."""
     name = f"ebbmalloc-{components.version()}-{arch}-linux"
     tree = out / "tree" / name
     parts = sorted([*components.crates(f"{arch}-unknown-linux-gnu"), components.standard_library(),
@@ -106,6 +112,7 @@ def pack(built: Path, arch: str, out: Path, epoch: int) -> None:
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
         archive.write(debug, out / f"{name}-debug.tar.gz", epoch)
+    return tree
 
 
 def made(out: Path) -> list[Path]:
@@ -125,8 +132,8 @@ def main() -> None:
     for old in [*made(out), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
-    for arch in arguments.arch:
-        pack(arguments.built / arch, arch, out, epoch)
+    trees = {arch: pack(arguments.built / arch, arch, out, epoch) for arch in arguments.arch}
+    images.build(trees, out, epoch)
     shutil.rmtree(out / "tree")
     sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made(out))
     (out / "SHA256SUMS").write_text(sums)

@@ -1,9 +1,12 @@
 """What the tests of packages share: dist/, or what EBB_DIST names; skips that `make test` lists."""
 
+from hashlib import sha256
+import json
 import os
 from pathlib import Path
 import platform
 import sys
+import tarfile
 import unittest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,3 +28,21 @@ def one(pattern: str) -> Path:
         raise unittest.SkipTest(f"{DIST} does not exist: make dist")
     assert len(found) == 1, (pattern, found)
     return found[0]
+
+
+def long(*packages: str):
+    """`needs`, for tests that `make test-long` runs."""
+    return needs(*packages) if os.environ.get("EBB_LONG") == "1" else unittest.skip("EBB_LONG=1 runs it")
+
+
+def layout(archive: Path) -> tuple[dict, dict]:
+    """The blobs of an OCI layout by digest, which are what their names say, those of JSON as such; and its index.json."""
+    with tarfile.open(archive) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
+    assert json.loads(files.pop("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
+    index = json.loads(files.pop("index.json"))
+    blobs = {}
+    for name, blob in files.items():
+        assert name == f"blobs/sha256/{sha256(blob).hexdigest()}", name
+        blobs[f"sha256:{Path(name).name}"] = json.loads(blob) if blob.startswith(b"{") else blob
+    return blobs, index

@@ -1,14 +1,17 @@
 """What needs no dist/: the bytes of an archive, the tags of a wheel, the text of licences."""
 
+import gzip
+from hashlib import sha256
 import os
 from pathlib import Path
 import tempfile
 import unittest
 
-import made  # noqa: F401  (the path of packages/)
+from made import layout
 
 import archive
 import components
+import images
 import wheel
 
 
@@ -51,3 +54,27 @@ class Bytes(unittest.TestCase):
         names = {part.name for part in found}
         self.assertLessEqual({"clap", "serde", "gimli"}, names)
         self.assertFalse(names & {"clap_derive", "serde_derive", "proptest", "tempfile-derive"})
+
+    def test_an_image_depends_on_contents_alone_and_is_what_its_digests_say(self):
+        trees = {}
+        for arch in ("x86_64", "aarch64"):
+            trees[arch] = self.folder / arch
+            for file in images.FILES.values():
+                (trees[arch] / file).parent.mkdir(parents=True, exist_ok=True)
+                (trees[arch] / file).write_text(f"{arch} {file}")
+        first = images.build(trees, self.folder, 1_700_000_000)
+        [written] = self.folder.glob("*-image.tar")
+        before = written.read_bytes()
+        os.utime(trees["x86_64"] / "bin/ebb", (1, 1))
+        self.assertEqual(images.build(trees, self.folder, 1_700_000_000), first)
+        self.assertEqual(written.read_bytes(), before)
+        blobs, index = layout(written)
+        self.assertEqual([one["digest"] for one in index["manifests"]], [first])
+        for image in blobs[first]["manifests"]:
+            manifest = blobs[image["digest"]]
+            config, [layer] = blobs[manifest["config"]["digest"]], manifest["layers"]
+            tar = gzip.decompress(blobs[layer["digest"]])
+            self.assertEqual(config["rootfs"]["diff_ids"], [f"sha256:{sha256(tar).hexdigest()}"])
+            self.assertEqual(layer["size"], len(blobs[layer["digest"]]))
+        (trees["aarch64"] / "bin/ebb").write_text("other")
+        self.assertNotEqual(images.build(trees, self.folder, 1_700_000_000), first)

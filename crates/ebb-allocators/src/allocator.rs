@@ -49,7 +49,12 @@ static TABLE: [Row; 6] = [
         name: "ebbmalloc",
         sonames: &["libebbmalloc.so", "libebbmalloc.so.0"],
         file_prefix: "libebbmalloc",
-        packages: Packages::NONE,
+        packages: Packages {
+            debian: "libebbmalloc0",
+            debian_t64: "libebbmalloc0",
+            others: &["libebbmalloc-dev"],
+            ..Packages::NONE
+        },
         settings: Settings::Variable("EBB_CONF"),
     },
     Row {

@@ -19,6 +19,7 @@
 //! let desired = Desired {
 //!     allocator: Allocator::Jemalloc,
 //!     library: None,
+//!     release: None,
 //!     variables: Default::default(),
 //!     keep_existing: true,
 //!     why: "as requested".to_owned(),

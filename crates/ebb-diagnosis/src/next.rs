@@ -70,6 +70,9 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
             }
             "--variants glibc,ebbmalloc"
         }
+        Some(cause) if settings::asks_for_huge_pages(cause, snapshot) => {
+            "--variants glibc,glibc+GLIBC_TUNABLES=glibc.malloc.hugetlb=0,ebbmalloc"
+        }
         Some(Cause::Tops) if is_glibc(snapshot) => {
             "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc"
         }

@@ -7,6 +7,7 @@ use ebb_allocators::Allocator;
 
 use super::ledger::heaps;
 use crate::facts::diagnosis::Cause;
+use ebb_process::heap::NO_HUGE_PAGES;
 use ebb_process::snapshot::{Heap, Pool, Process, Snapshot};
 
 /// The remedy for `cause` by a setting, of the process that has the most of it.
@@ -24,7 +25,8 @@ pub fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         Allocator::Mimalloc => mimalloc(cause, worst),
         Allocator::Tcmalloc => tcmalloc(cause, worst),
         Allocator::Musl => musl(cause),
-        Allocator::Ebbmalloc | Allocator::Glibc => None,
+        Allocator::Glibc => glibc(cause, worst),
+        Allocator::Ebbmalloc => None,
     }
 }
 
@@ -49,6 +51,11 @@ fn pool(cause: Cause, part: &str) -> Option<Pool> {
 /// Whether the most of `cause` lies in a pool that another `malloc` does not replace.
 pub fn is_of_pool(cause: Cause, snapshot: &Snapshot) -> bool {
     worst(cause, snapshot).is_some_and(|heap| pool(cause, part(cause, &heap.reader)).is_some())
+}
+
+/// Whether the most of `cause` may be due to huge pages that glibc's malloc asks for.
+pub fn asks_for_huge_pages(cause: Cause, snapshot: &Snapshot) -> bool {
+    worst(cause, snapshot).is_some_and(|heap| glibc(cause, heap).is_some())
 }
 
 /// The heap that has the most of `cause`.
@@ -155,6 +162,19 @@ fn tcmalloc(cause: Cause, heap: &Heap) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Free memory that may be resident only because of the huge pages that malloc asks for.
+fn glibc(cause: Cause, heap: &Heap) -> Option<String> {
+    let is_touched = matches!(cause, Cause::Trimmable | Cause::Tops | Cause::Pinned);
+    let free = heap.huge_pages.filter(|_| is_touched)?.free;
+    (free >= cause.of_heap(heap) / 2 && free > 0).then(|| {
+        format!(
+            "malloc asks for huge pages, and at most {:.1} MB of free memory lie in them: {NO_HUGE_PAGES} and a restart end \
+             that; ebb trim --inject returns whole free pages once",
+            free as f64 / 1e6
+        )
+    })
+}
+
 fn musl(cause: Cause) -> Option<String> {
     (cause == Cause::Pinned).then(|| {
         "musl returns a group of slots when the last one is freed, and has no settings: ebb compare shows whether \
@@ -167,7 +187,7 @@ fn musl(cause: Cause) -> Option<String> {
 mod tests {
     use super::*;
     use ebb_process::example;
-    use ebb_process::snapshot::Process;
+    use ebb_process::snapshot::{HugePages, Process};
 
     fn asked(reader: &str, settings: &[(&str, &str)], cause: Cause) -> Option<String> {
         let settings = settings.iter();
@@ -183,6 +203,27 @@ mod tests {
         };
         let snapshot = example::snapshot(vec![Process { heap: Some(heap), ..Process::default() }]);
         remedy(cause, &snapshot)
+    }
+
+    /// As glibc 2.43 is on aarch64 by default.
+    #[test]
+    fn huge_pages_of_malloc_are_ended_where_the_free_memory_lies_in_them() {
+        let of = |free: u64, cause: Cause| {
+            let heap = Heap {
+                reader: "glibc 2.43".to_owned(),
+                trimmable: 50_000_000,
+                cached: 50_000_000,
+                huge_pages: Some(HugePages { resident: 90_000_000, free }),
+                ..Heap::default()
+            };
+            let process = Process { heap: Some(heap), ..Process::default() };
+            remedy(cause, &example::snapshot(vec![process]))
+        };
+        let found = of(40_000_000, Cause::Trimmable).expect("a remedy");
+        assert!(found.contains("40.0 MB") && found.contains(NO_HUGE_PAGES), "{found}");
+        assert_eq!(of(10_000_000, Cause::Trimmable), None, "most of it lies elsewhere");
+        assert_eq!(of(0, Cause::Trimmable), None);
+        assert_eq!(of(50_000_000, Cause::Cached), None, "they do not cause that");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod arena;
 mod census;
 mod fast;
 mod heaps;
+mod huge;
 mod layout;
 mod locate;
 mod mmapped;
@@ -25,7 +26,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use version::Version;
+pub use version::{Version, version_of};
 
 use std::path::PathBuf;
 
@@ -78,11 +79,25 @@ fn recognise(target: &Target) -> Result<Heap, Unsupported> {
     let mappings = target.mappings()?;
     let (libc, space) = Space::of(target, &mappings)?;
     let found = space.locate(&libc)?;
-    space.read(libc.version, &found)
+    let (heap, arenas) = space.read(libc.version, &found)?;
+    let huge_pages =
+        if found.asks_for_huge_pages() { huge::of(&arenas, &target.huge_pages()?) } else { None };
+    Ok(Heap { huge_pages, ..heap })
+}
+
+/// Whether the malloc of `target` asks the kernel for transparent huge pages.
+pub fn asks_for_huge_pages(target: &Target) -> Result<bool, Unsupported> {
+    let mappings = target.mappings()?;
+    let (libc, space) = Space::of(target, &mappings)?;
+    Ok(space.locate(&libc)?.asks_for_huge_pages())
 }
 
 impl Space<'_> {
-    fn read(&self, version: Version, found: &Static) -> Result<Heap, Unsupported> {
+    fn read(
+        &self,
+        version: Version,
+        found: &Static,
+    ) -> Result<(Heap, Vec<huge::Arena>), Unsupported> {
         let mut quality = Quality { fastbins_complete: true, counted: true, ..Quality::default() };
         let mut all = Census::new(0, Trimmer::default());
         // Sizes first: whatever takes its time later, these are known.
@@ -94,9 +109,13 @@ impl Space<'_> {
         let ranges = arenas.iter().flat_map(|(_, heaps)| heaps);
         let ranges: Vec<(u64, u64)> = ranges.map(|(heap, _)| (heap.start, heap.end)).collect();
         self.add_mmapped(parameters.as_ref(), &ranges, &mut all)?;
-        let mut heaps = Vec::new();
+        let (mut heaps, mut read) = (Vec::new(), Vec::new());
         for (arena, its) in arenas {
+            let ranges = its.iter().map(|(heap, _)| (heap.start, heap.end)).collect();
+            let before = all.breakdown.glibc_free().resident;
             let walked = self.read_arena(arena, its, found, &mut quality, &mut all, &mut heaps)?;
+            let free = all.breakdown.glibc_free().resident.saturating_sub(before);
+            read.push(huge::Arena { heaps: ranges, free });
             self.add_unlocated(arena, walked, &mut all)?;
         }
         let caches = match self.move_cached(&mut all, &heaps) {
@@ -128,7 +147,7 @@ impl Space<'_> {
             caches,
             quality,
         };
-        Ok(divided(heap, all.breakdown, found))
+        Ok((divided(heap, all.breakdown, found), read))
     }
 
     /// What `arena` took from the kernel beyond the heaps that were found is unread.

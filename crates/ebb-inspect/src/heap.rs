@@ -90,6 +90,9 @@ pub struct Heap {
     /// The environment's variable from which it takes settings, where it takes them so.
     #[serde(default)]
     pub settings_variable: Option<String>,
+    /// Huge pages that glibc's malloc asks the kernel for; absent where it asks for none.
+    #[serde(default)]
+    pub huge_pages: Option<HugePages>,
     /// Live blocks by the upper bound of their size class: count and bytes; empty where not read.
     pub classes: BTreeMap<u64, Class>,
     /// Large live blocks, addresses and bytes: for the readers of the same look, never written down.
@@ -113,6 +116,15 @@ pub struct Class {
     pub count: u64,
     /// Sum of their sizes in bytes.
     pub bytes: u64,
+}
+
+/// Huge pages in the arenas of glibc's malloc (`glibc.malloc.hugetlb=1`, since 2.43 the default on aarch64).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugePages {
+    /// Bytes of the arenas that are resident in huge pages.
+    pub resident: u64,
+    /// The most of them that can be free.
+    pub free: u64,
 }
 
 /// What glibc's reader alone finds out.
@@ -212,6 +224,7 @@ impl Heap {
         self.notes.extend(other.notes);
         self.settings.extend(other.settings);
         self.settings_variable = self.settings_variable.or(other.settings_variable);
+        self.huge_pages = self.huge_pages.or(other.huge_pages);
         for (size, class) in other.classes {
             let sum = self.classes.entry(size).or_default();
             sum.count += class.count;

@@ -87,7 +87,7 @@ pub const NEWEST: [(&str, &str); 6] = [
 ];
 
 pub use breakdown::{Breakdown, Line};
-pub use heap::{Class, Glibc, Heap, Quality, Thresholds, Trim, Unsupported};
+pub use heap::{Class, Glibc, Heap, HugePages, Quality, Thresholds, Trim, Unsupported};
 pub use memory::{Memory, Page, Unreadable};
 pub use permission::Gate;
 pub use target::{Mapping, Target};

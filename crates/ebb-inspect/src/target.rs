@@ -17,6 +17,17 @@ pub struct Target {
     memory: ProcessMemory,
 }
 
+/// What the kernel says of huge pages in a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HugePagesOf {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Bytes in transparent huge pages.
+    pub(crate) resident: u64,
+    /// Whether the process asked for them (MADV_HUGEPAGE).
+    pub(crate) advised: bool,
+}
+
 /// What a mapping shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
@@ -152,6 +163,18 @@ impl Target {
             return Err(Unreadable::Gone);
         }
         Ok(maps)
+    }
+
+    /// Which of its mappings have huge pages, or may.
+    pub(crate) fn huge_pages(&self) -> Result<Vec<HugePagesOf>, Unreadable> {
+        let maps = self.process.smaps().map_err(reason)?;
+        let huge = maps.into_iter().map(|map| HugePagesOf {
+            start: map.address.0,
+            end: map.address.1,
+            resident: map.extension.map.get("AnonHugePages").copied().unwrap_or(0),
+            advised: map.extension.vm_flags.contains(VmFlags::HG),
+        });
+        Ok(huge.filter(|it| it.advised || it.resident > 0).collect())
     }
 
     /// The file that a mapping shows: the one that was mapped, also if another has its name now. Where that takes

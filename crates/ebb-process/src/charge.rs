@@ -161,7 +161,7 @@ fn first_definer(
 /// The answer from mapped files alone: the program comes first in every order, a libc after what was
 /// preloaded; between two others only the order would tell.
 fn only_definer(pid: i32, own: &Elf, program: &Path) -> Result<MallocSource, Unreadable> {
-    if own.defines.malloc {
+    if own.defines.malloc && !own.is_loader() {
         return Ok(MallocSource::File(here(&Root::of(pid), program)));
     }
     let (libc, others): (Vec<PathBuf>, Vec<PathBuf>) = mapped_files(pid)?

@@ -87,7 +87,14 @@ pub struct Defines {
     pub mimalloc: bool,
     /// `tc_malloc` (gperftools' tcmalloc).
     pub tcmalloc: bool,
+    /// The list of loaded objects, which debuggers read: the object is a loader.
+    pub loaded_objects: bool,
 }
+
+/// glibc's loader has a `r_debug` of this name.
+pub(crate) const GLIBC_LOADED_OBJECTS: &str = "_r_debug";
+/// musl's has a pointer to one.
+pub(crate) const MUSL_LOADED_OBJECTS: &str = "_dl_debug_addr";
 
 /// The facts of one ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,10 +148,8 @@ impl Elf {
     }
 
     /// Whether this is the loader itself, started as a program (`ld-linux-x86-64.so.2 ./program`).
-    fn is_loader(&self) -> bool {
-        self.soname.as_deref().is_some_and(|name| {
-            name.starts_with("ld-linux") || name.starts_with("ld64") || is_musl_name(name)
-        })
+    pub(crate) fn is_loader(&self) -> bool {
+        self.interpreter.is_none() && self.defines.loaded_objects
     }
 }
 
@@ -157,6 +162,8 @@ pub fn libc_of(elf: &Elf) -> Libc {
             n if n.starts_with("ld-linux") || n.starts_with("ld64.so") || n == "ld.so.1" => {
                 Libc::Glibc
             }
+            // A copy of glibc's, as bundles have it.
+            _ if elf.needed.iter().any(|name| name == "libc.so.6") => Libc::Glibc,
             _ => Libc::Other(name),
         };
     }
@@ -289,8 +296,8 @@ where
     })
 }
 
-/// Which allocators' functions the dynamic symbol table defines. A reference to `malloc` (undefined,
-/// also with the address of a stub in the program) is no definition.
+/// Which of these names the dynamic symbol table defines. A reference to `malloc` (undefined, also with the address of
+/// a stub in the program) is no definition.
 fn defined_names<'data, H, R>(header: &H, endian: Endianness, data: R) -> object::Result<Defines>
 where
     H: FileHeader<Endian = Endianness>,
@@ -299,12 +306,17 @@ where
     let mut defines = Defines::default();
     let symbols = header.sections(endian, data)?.symbols(endian, data, elf::SHT_DYNSYM)?;
     for symbol in symbols.iter() {
-        let is_function =
-            symbol.st_type() == elf::STT_FUNC || symbol.st_type() == elf::STT_GNU_IFUNC;
-        if !is_function || symbol.is_undefined(endian) || symbol.is_local() {
+        let kind = symbol.st_type();
+        let is_function = kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;
+        let is_named = is_function || kind == elf::STT_OBJECT;
+        if !is_named || symbol.is_undefined(endian) || symbol.is_local() {
             continue;
         }
         match symbols.symbol_name(endian, symbol)? {
+            name if !is_function => {
+                let list = [GLIBC_LOADED_OBJECTS.as_bytes(), MUSL_LOADED_OBJECTS.as_bytes()];
+                defines.loaded_objects |= list.contains(&name);
+            }
             b"malloc" => defines.malloc = true,
             b"mallctl" => defines.jemalloc = true,
             b"mi_malloc" => defines.mimalloc = true,

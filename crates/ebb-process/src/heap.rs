@@ -3,14 +3,16 @@
 //!
 //! Used by `ebb why` and its kin. What no reader knows is an error with its reason; nothing is guessed.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_allocators::Allocator;
-use ebb_inspect::{Heap, Unreadable, Unsupported};
+use ebb_inspect::{Heap, HugePages, Unreadable, Unsupported};
 use ebb_stats::{Snapshot, mechanism};
 
 use super::counters::{self, Counters};
+use super::environ;
 use super::inside::inside;
 use super::look;
 use super::look::NotRead;
@@ -200,7 +202,33 @@ fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
     let target = look::open(pid).map_err(|error| NotRead::of(pid, error))?;
     let mut heap = ebb_inspect::glibc::read(&target).map_err(|error| NotRead::of(pid, error))?;
     heap.notes = glibc_notes(&heap);
+    if let Some(huge_pages) = heap.huge_pages {
+        let tunables = environ::at_start(pid).ok();
+        let tunables = tunables.and_then(|it| it.get(OsStr::new(TUNABLES)).cloned());
+        let by_user = tunables.is_some_and(|it| it.to_string_lossy().contains(HUGE_PAGES));
+        heap.notes.push(huge_pages_note(huge_pages, by_user));
+    }
     Ok(heap)
+}
+
+/// glibc's variable, and its setting for huge pages.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+const HUGE_PAGES: &str = "glibc.malloc.hugetlb";
+
+/// What ends the huge pages of glibc's malloc; with `transparent_hugepage/enabled` at `always` the kernel goes on making
+/// some of its own.
+pub const NO_HUGE_PAGES: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=0";
+
+/// What they cost. `by_user`: the setting is the user's.
+fn huge_pages_note(found: HugePages, by_user: bool) -> String {
+    let mb = |bytes| bytes as f64 / 1e6;
+    let why = if by_user { HUGE_PAGES } else { "the default on aarch64 since glibc 2.43" };
+    format!(
+        "malloc asks for huge pages ({why}): {:.1} MB of its arenas are in such pages, at most {:.1} MB of these are free; \
+         {NO_HUGE_PAGES} ends that",
+        mb(found.resident),
+        mb(found.free)
+    )
 }
 
 fn glibc_notes(heap: &Heap) -> Vec<String> {
@@ -264,6 +292,17 @@ mod tests {
         assert_eq!((heap.live, heap.unread), (0, 300 << 20));
         let usual = Heap { resident: 301 << 20, live: 301 << 20, ..Heap::default() };
         assert_eq!(within(usual, 300 << 20).live, 301 << 20);
+    }
+
+    #[test]
+    fn huge_pages_are_named_with_their_cost_and_the_setting_that_ends_them() {
+        let found = HugePages { resident: 120_000_000, free: 80_000_000 };
+        let note = huge_pages_note(found, false);
+        for words in ["default on aarch64", "120.0 MB", "80.0 MB of these are free", NO_HUGE_PAGES]
+        {
+            assert!(note.contains(words), "{words} is not in: {note}");
+        }
+        assert!(huge_pages_note(found, true).contains("huge pages (glibc.malloc.hugetlb)"));
     }
 
     #[test]

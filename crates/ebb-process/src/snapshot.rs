@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use ebb_inspect::cpython::{Collector, Interpreter, OfType};
-pub use ebb_inspect::{Class, Heap};
+pub use ebb_inspect::{Class, Heap, HugePages};
 
 /// The layout's version: grows when a field changes its meaning.
 pub const FORMAT: u32 = 1;

@@ -189,6 +189,8 @@ mod tests {
         let mut of = Growth {
             verdict: one_process().verdict,
             trends: Vec::new(),
+            steps: Vec::new(),
+            events: Vec::new(),
             company: None,
             points: Vec::new(),
             last: one_process(),

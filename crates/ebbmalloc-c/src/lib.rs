@@ -20,6 +20,8 @@ mod cpython;
 #[cfg(not(feature = "archive"))]
 mod dlopen;
 #[cfg(not(feature = "archive"))]
+mod late_threads;
+#[cfg(not(feature = "archive"))]
 mod loaded;
 #[cfg(not(feature = "archive"))]
 mod memory_functions;

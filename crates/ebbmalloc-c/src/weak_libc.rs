@@ -1,10 +1,12 @@
 //! libc's names as the preload object references them: weakly, each null where libc lacks it.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::transmute;
 
 use ebbmalloc_capi::weak_symbol;
 
 use crate::dlopen;
+use crate::late_threads;
 use crate::weak_function;
 
 type ForkHandler = unsafe extern "C" fn();
@@ -16,6 +18,17 @@ type KeyDelete = unsafe extern "C" fn(u32) -> c_int;
 type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
+
+/// A function for threads, which may come late.
+macro_rules! thread_function {
+    ($name:literal as $type:ty) => {
+        weak_function!($name as $type).or_else(|| -> Option<$type> {
+            let name = CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()).ok()?;
+            // SAFETY: libpthread's function of that name has this type.
+            unsafe { transmute::<*const (), Option<$type>>(late_threads::function(name)) }
+        })
+    };
+}
 
 /// [`ebbmalloc_core::runtime::Hooks::register_fork`]. glibc's `pthread_atfork` is one for old
 /// programs only, so its `__register_atfork` comes first; musl has the standard's name.
@@ -39,7 +52,7 @@ pub unsafe fn register_fork(prepare: ForkHandler, parent: ForkHandler, child: Fo
 
 /// A key whose values go to `destructor` at their threads' ends.
 pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
-    let create = weak_function!("pthread_key_create" as KeyCreate)?;
+    let create = thread_function!("pthread_key_create" as KeyCreate)?;
     let mut key = 0;
     // SAFETY: `key` is valid to write to.
     (unsafe { create(&mut key, destructor) } == 0).then_some(key)
@@ -50,7 +63,7 @@ pub fn key_create(destructor: unsafe extern "C" fn(*mut u8)) -> Option<u32> {
 /// # Safety
 /// The key is not in use.
 pub unsafe fn key_delete(key: u32) {
-    if let Some(delete) = weak_function!("pthread_key_delete" as KeyDelete) {
+    if let Some(delete) = thread_function!("pthread_key_delete" as KeyDelete) {
         // SAFETY: a key of this type comes from `key_create`, and is not in use any more (fn contract).
         unsafe { delete(key) };
     }
@@ -61,7 +74,7 @@ pub unsafe fn key_delete(key: u32) {
 /// # Safety
 /// `key` comes from [`key_create`].
 pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
-    match weak_function!("pthread_setspecific" as SetSpecific) {
+    match thread_function!("pthread_setspecific" as SetSpecific) {
         // SAFETY: the key exists, since `key_create` made it (fn contract); any value may be stored.
         Some(set) => unsafe { set(key, value) == 0 },
         None => false,

@@ -132,11 +132,18 @@ impl Image<'_> {
             return Some(self.at(copy.line, Id::WrongLibc, what));
         }
         let packages = allocator.map(|it| it.packages().all_that_bring_it()).unwrap_or_default();
+        let folder = entry.rsplit_once('/').map_or("", |it| it.0);
+        let is_written = |run: &str| {
+            let words: Vec<&str> = run.split_whitespace().collect();
+            words.windows(4).any(|it| it == ["ebb", "library", "--out", folder])
+        };
         let installs = |chain: &[&Stage]| {
             let mut texts = chain.iter().flat_map(|stage| &stage.runs).map(|run| &run.value);
             texts.any(|run| {
                 let mut words = run.split([' ', '\t', '\n', '\\', '=', ';', '"', '\'']);
-                words.any(|word| packages.contains(&word)) || run.contains(file_name(entry))
+                words.any(|word| packages.contains(&word))
+                    || run.contains(file_name(entry))
+                    || allocator == Some(Allocator::Ebbmalloc) && is_written(run)
             })
         };
         if installs(&self.chain) || allocator.is_none() && !entry.contains('/') {

@@ -145,6 +145,10 @@ findings! {
     /// A setting of another allocator.
     SettingsOfAnother "settings-of-another" Note
         "remove it, or use the setting of the allocator in charge";
+    /// glibc's malloc makes more resident than it needs.
+    HugePages "huge-pages" Note
+        "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 (`ebb fix -a glibc --env GLIBC_TUNABLES=glibc.malloc.hugetlb=0 FILE`), or \
+         on an allocator that refuses huge pages";
     /// A process that is closed to us.
     Closed "closed" Unknown
         "run ebb as root, or as the user of the process (if the process changed its user, root only)";

@@ -10,6 +10,21 @@ use crate::check::library::file_name;
 /// Where our library goes: a folder of no distribution's package, and the same for every architecture.
 pub const LIBRARY: &str = "/usr/local/lib/libebbmalloc.so";
 
+/// The library of our Debian package, which the loader finds by its name.
+pub const SONAME: &str = "libebbmalloc.so.0";
+
+/// Our published image, which has [`LIBRARY`] and `ebb`; packages/images.py makes it.
+pub const IMAGE: &str = "ghcr.io/ebbmalloc/ebb";
+
+/// A published version of ebbmalloc.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Its number.
+    pub version: String,
+    /// The image that the user named, by its digest.
+    pub image: Option<String>,
+}
+
 /// The allocator that the user wants, its settings, and the reason.
 #[derive(Clone, Debug)]
 pub struct Desired {
@@ -17,6 +32,8 @@ pub struct Desired {
     pub allocator: Allocator,
     /// Where its library is when the service runs, if the user said so.
     pub library: Option<String>,
+    /// The release that ebbmalloc is taken from; none for the library and the crate of this `ebb`.
+    pub release: Option<Release>,
     /// Its settings as variables, without `LD_PRELOAD`.
     pub variables: BTreeMap<String, String>,
     /// Whether variables that are already set stay: true if these values are only our suggestion.
@@ -58,6 +75,14 @@ impl Desired {
             Allocator::Ebbmalloc => LIBRARY.to_owned(),
             _ => self.allocator.sonames().first().copied().unwrap_or_default().to_owned(),
         })
+    }
+
+    /// The same on a host, where a release's package puts the library into the system's folder.
+    pub fn preload_entry_of_host(&self) -> String {
+        match (&self.library, &self.release) {
+            (None, Some(_)) => SONAME.to_owned(),
+            _ => self.preload_entry(),
+        }
     }
 
     /// Every variable that it may change.
@@ -115,9 +140,18 @@ impl Desired {
             changes.settings.push(set(value.to_owned(), why));
             return;
         };
-        let is_list = matches!(self.allocator.settings(), Settings::Variable(own) if own == name);
-        let has = |pair: &&str| if is_list { in_force(&present, pair) } else { present == value };
-        let missing: Vec<&str> = value.split(',').filter(|pair| !has(pair)).collect();
+        let list = match self.allocator.settings() {
+            Settings::Variable(own) if own == name => Some((',', ':')),
+            // Whatever is in charge of malloc.
+            _ if name == "GLIBC_TUNABLES" => Some((':', '=')),
+            _ => None,
+        };
+        let has = |pair: &&str| match list {
+            Some(signs) => in_force(&present, pair, signs),
+            None => present == value,
+        };
+        let between = list.map_or(',', |(between, _)| between);
+        let missing: Vec<&str> = value.split(between).filter(|pair| !has(pair)).collect();
         if missing.is_empty() {
             return;
         }
@@ -125,9 +159,10 @@ impl Desired {
             changes.notes.push(format!("{name}={present} is kept; ebb fix would set {value}"));
             return;
         }
-        if is_list {
+        if list.is_some() {
             let why = format!("added after the existing settings, so that it wins: {}", self.why);
-            changes.settings.push(set(format!("{present},{}", missing.join(",")), why));
+            let added = missing.join(&between.to_string());
+            changes.settings.push(set(format!("{present}{between}{added}"), why));
         } else {
             let why = format!("replaces {present}: {}", self.why);
             changes.settings.push(set(value.to_owned(), why));
@@ -135,13 +170,13 @@ impl Desired {
     }
 }
 
-/// Whether a pair is in force in a list of `key:value`: the last value of a key wins.
-fn in_force(list: &str, pair: &str) -> bool {
-    let Some((key, _)) = pair.split_once(':') else {
-        return list.split(',').any(|it| it == pair);
+/// Whether a pair is in force in a list: the last value of a key wins. The signs stand between two pairs and within one.
+fn in_force(list: &str, pair: &str, (between, within): (char, char)) -> bool {
+    let Some((key, _)) = pair.split_once(within) else {
+        return list.split(between).any(|it| it == pair);
     };
-    let of_key = |it: &&str| it.split_once(':').is_some_and(|(own, _)| own == key);
-    list.split(',').rfind(of_key) == Some(pair)
+    let of_key = |it: &&str| it.split_once(within).is_some_and(|(own, _)| own == key);
+    list.split(between).rfind(of_key) == Some(pair)
 }
 
 #[cfg(test)]
@@ -155,6 +190,7 @@ mod tests {
             Self {
                 allocator: Allocator::from_choice(name).unwrap(),
                 library: None,
+                release: None,
                 variables: variables.iter().map(owned).collect(),
                 keep_existing: false,
                 why: "so it was asked".to_owned(),
@@ -222,6 +258,18 @@ mod tests {
             suggested.changes("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
         assert!(changes.settings.is_empty());
         assert!(changes.notes[0].contains("is kept"));
+    }
+
+    #[test]
+    fn tunables_of_glibc_are_added_to_those_that_are_there() {
+        let no_huge_pages = "glibc.malloc.hugetlb=0";
+        let glibc = Desired::example("glibc", &[("GLIBC_TUNABLES", no_huge_pages)]);
+        let with = |present: &str| changes(&glibc, "", &[("GLIBC_TUNABLES", present)]);
+        let settled = |value: &str| vec![pair("GLIBC_TUNABLES", value)];
+        assert_eq!(with(""), settled(no_huge_pages));
+        let other = "glibc.malloc.hugetlb=1:glibc.pthread.rseq=0";
+        assert_eq!(with(other), settled(&format!("{other}:{no_huge_pages}")));
+        assert_eq!(with(&format!("glibc.pthread.rseq=0:{no_huge_pages}")), []);
     }
 
     #[test]

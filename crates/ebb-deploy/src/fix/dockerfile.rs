@@ -14,6 +14,7 @@ use super::desired::{Changes, Setting};
 use super::{Desired, Edit, Fixed, Refused};
 
 mod install;
+mod python;
 mod value;
 
 /// A Dockerfile under repair.
@@ -57,12 +58,20 @@ impl Image<'_> {
         };
         self.refuse_other_ways()?;
         let base = chain.last().map_or("scratch", |it| it.base.as_str());
-        let source = install::Source::of(self.desired, Base::parse(base), &chain)?;
-        let library = self.desired.library.clone().unwrap_or_else(|| source.library(self.desired));
         let present = |name: &str| present(self.text, &chain, name);
+        let behind = last_step(stage);
+        let in_front_of = |place: usize| {
+            stage.pieces.iter().rev().find(|it| it.at.end <= place).unwrap_or(behind)
+        };
+        // What a release installs has to be there only where the loader looks for it.
+        let preload = value::of(self.text, stage, "LD_PRELOAD");
+        let needed = preload.map_or(behind, |it| in_front_of(it.start));
+        let at = |behind| install::At { text: self.text, chain: &chain, behind };
+        let is_named = self.desired.library.is_some() || self.spelling(&[], &present).is_some();
+        let source = install::Source::of(self.desired, Base::parse(base), &at(needed), is_named)?;
+        let library = self.desired.library.clone().unwrap_or_else(|| source.library(self.desired));
         let Changes { settings, notes } = self.desired.changes(&library, &present);
         let mut fixed = Fixed { edits: Vec::new(), notes };
-        let behind = last_step(stage);
         let mut new = Vec::new();
         for setting in &settings {
             match value::of(self.text, stage, &setting.name) {
@@ -72,14 +81,14 @@ impl Image<'_> {
         }
         // In front of an ENV that already exists: its library has to be there from then on.
         let first_env = fixed.edits.iter().map(|it| it.at.start).min();
-        let install_behind = match first_env {
-            Some(at) => stage.pieces.iter().rev().find(|it| it.at.end <= at).unwrap_or(behind),
-            None => behind,
+        let install_behind = match (&self.desired.release, first_env) {
+            (Some(_), _) => needed,
+            (None, Some(place)) => in_front_of(place),
+            (None, None) => behind,
         };
         let spelling = self.spelling(&settings, &present).unwrap_or(library);
         if self.desired.preloads() && !self.has_library(&fixed, &new, behind)? {
-            let at = install::At { text: self.text, chain: &chain, behind: install_behind };
-            fixed.edits.extend(source.edits(self.desired, &at, &spelling)?);
+            fixed.edits.extend(source.edits(self.desired, &at(install_behind), &spelling)?);
             fixed.notes.extend(source.notes(self.desired));
         }
         for setting in new {

@@ -85,7 +85,7 @@ impl One<'_> {
         fixed.edits.extend(edits);
         let is_new = settings.iter().any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
-            self.volume(first_of_pod, &mut fixed, &mut counts)?;
+            self.volume(desired, first_of_pod, &mut fixed, &mut counts)?;
         } else if is_new && desired.preloads() {
             let image = self.place.service.image.as_deref().unwrap_or("the image");
             let packages = desired.allocator.packages().all().join(", ");
@@ -127,6 +127,7 @@ impl One<'_> {
     /// The volume, once a pod; its mount in the container.
     fn volume(
         &self,
+        desired: &Desired,
         first_of_pod: bool,
         fixed: &mut Fixed,
         counts: &mut Counts,
@@ -148,8 +149,14 @@ impl One<'_> {
         if !first_of_pod || volumes.iter().any(is_ours) {
             return Ok(());
         }
-        let command =
-            format!("[{}, {}, {}]", json("cp"), json(LIBRARY), json(&format!("{VOLUME}/")));
+        let to = format!("{VOLUME}/");
+        // The image of a release has no cp.
+        let command = match desired.release {
+            Some(_) => vec!["ebb", "library", "--out", VOLUME],
+            None => vec!["cp", LIBRARY, &to],
+        };
+        let words: Vec<String> = command.into_iter().map(json).collect();
+        let command = format!("[{}]", words.join(", "));
         let mounts =
             format!("[{}]", self.mapping(&[("name", &json(NAME)), ("mountPath", &json(VOLUME))]));
         let copier = self.entry(&[
@@ -163,8 +170,8 @@ impl One<'_> {
         let volume = self.entry(&[("name", &json(NAME)), ("emptyDir", "{}")]);
         let why = "holds the library until the pod ends";
         fixed.edits.extend(add(self.pod, "volumes", volume, why)?);
-        // Two texts, three words, a mount of two; an empty mapping is no leaf.
-        counts.add("initContainers", 7);
+        // Two texts, a mount of two, the words; an empty mapping is no leaf.
+        counts.add("initContainers", 4 + words.len());
         counts.add("volumes", 1);
         Ok(())
     }

@@ -17,7 +17,7 @@ pub struct Crate {
     pub allocator: Option<Allocator>,
     /// The type, which is its own value.
     pub type_name: &'static str,
-    /// Required version; ebbmalloc is not published and has none.
+    /// Required version; none of ebbmalloc, whose own [`Own`] says.
     version: Option<&'static str>,
 }
 
@@ -59,6 +59,15 @@ impl Crate {
     pub fn module(&self) -> String {
         self.package.replace('-', "_")
     }
+}
+
+/// Where the crate ebbmalloc comes from.
+#[derive(Clone, Debug)]
+pub enum Own {
+    /// A checkout.
+    Path(String),
+    /// The registry.
+    Version(String),
 }
 
 /// A package's manifest as it is read.
@@ -145,21 +154,22 @@ impl<'a> Manifest<'a> {
         Some(start..end)
     }
 
-    /// What makes `desired_crate` a dependency, in place of the allocators that are `gone` from the sources. `path` leads to
-    /// a crate that is not published.
+    /// What makes `desired_crate` a dependency, in place of the allocators that are `gone` from the sources. `own` is the
+    /// value of the dependency on ebbmalloc.
     pub fn fix(
         &self,
         desired_crate: Crate,
         gone: &[Crate],
-        path: &str,
+        own: &Own,
         why: &str,
     ) -> Result<Fixed, Refused> {
         let mut fixed = Fixed::default();
         let present = self.allocators();
         let is_there = present.iter().any(|it| it.of == desired_crate);
-        let value = match desired_crate.version {
-            Some(version) => super::insert::json(version),
-            None => format!("{{ path = {} }}", super::insert::json(path)),
+        let value = match (desired_crate.version, own) {
+            (Some(version), _) => super::insert::json(version),
+            (None, Own::Version(version)) => super::insert::json(version),
+            (None, Own::Path(path)) => format!("{{ path = {} }}", super::insert::json(path)),
         };
         let line = format!("{} = {value}", desired_crate.package);
         let mut left: Vec<&Dependency> =

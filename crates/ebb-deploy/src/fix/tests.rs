@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::edit::apply;
-use super::manifest::{CRATES, Manifest};
+use super::manifest::{CRATES, Manifest, Own};
 use super::unit::Files;
 use super::*;
 use crate::check::declared::{self, Kind};
@@ -331,7 +331,7 @@ proptest! {
             }
         }
         if let Ok(manifest) = Manifest::parse("f", &text) {
-            let _ = manifest.fix(CRATES[0], &[CRATES[2]], "p", "w");
+            let _ = manifest.fix(CRATES[0], &[CRATES[2]], &Own::Path("p".to_owned()), "w");
         }
         let _ = source::fix("f", &text, CRATES[0], "w");
     }

@@ -52,7 +52,7 @@ pub fn fix(files: &Files<'_>, desired: &Desired) -> Result<Fixed, Refused> {
         unit.extend(other);
     }
     let service = unit.service(Path::new(files.name));
-    let library = desired.preload_entry();
+    let library = desired.preload_entry_of_host();
     let (settings, mut fixed) = changes(desired, &library, &service, files.name, &SPECIFIER)?;
     let text = own.unwrap_or_default();
     let is_open = !text.trim().is_empty()

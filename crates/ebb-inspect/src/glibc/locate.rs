@@ -38,6 +38,13 @@ pub struct Static {
     pub parameters: Option<Parameters>,
 }
 
+impl Static {
+    /// Whether it rounds to transparent huge pages (`glibc.malloc.hugetlb=1`).
+    pub fn asks_for_huge_pages(&self) -> bool {
+        self.parameters.is_some_and(|parameters| parameters.thp_page_bytes != 0)
+    }
+}
+
 /// Looks through the writable parts of libc's file, `data`. `heap` is the area that brk moves.
 pub fn locate(
     reader: &mut Reader<'_>,

@@ -137,7 +137,7 @@ impl Fake {
     fn read(&self) -> Result<Heap, Unsupported> {
         let space = Space { memory: &self.memory, layout: self.layout, mappings: &self.mappings };
         let found = space.locate_in(VERSION, &[&self.mappings[2]])?;
-        space.read(VERSION, &found)
+        Ok(space.read(VERSION, &found)?.0)
     }
 }
 

@@ -108,6 +108,11 @@ fn of_static(bytes: &[u8]) -> Option<Version> {
     found
 }
 
+/// The version of the C library in the file at `path`.
+pub fn version_of(path: &Path) -> Option<Version> {
+    of_bytes(&fs::read(path).ok()?)
+}
+
 /// The version in a file's bytes.
 fn of_bytes(bytes: &[u8]) -> Option<Version> {
     let mut banners = memmem::find_iter(bytes, BANNER);

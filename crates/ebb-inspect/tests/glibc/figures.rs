@@ -87,6 +87,36 @@ fn assert_trim(at: &str, heap: &Heap, (before, after): (u64, u64)) {
     assert!(error <= returned / 50, "{at}: predicted {predicted}, returned {returned}");
 }
 
+/// As 2.43 is on aarch64 by default.
+#[test]
+fn huge_pages_that_malloc_asks_for_are_found_with_their_free_part() {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !enabled.is_ok_and(|it| it.contains("[madvise]") || it.contains("[always]")) {
+        skip!("the kernel has no transparent huge pages");
+    }
+    for glibc in all() {
+        // The setting came with 2.35.
+        if glibc.version.as_deref() == Some("2.31") {
+            continue;
+        }
+        let read = |case: &str, setting: &'static str| {
+            let program = Program::start_with(&glibc, case, |command| {
+                command.env("GLIBC_TUNABLES", setting);
+            });
+            program.read()
+        };
+        for (case, is_free) in [("kept_end", true), ("live", false)] {
+            let heap = read(case, "glibc.malloc.hugetlb=1");
+            let at = format!("{case} on {}: {:?}", heap.reader, heap.huge_pages);
+            let found = heap.huge_pages.unwrap_or_else(|| panic!("{at}"));
+            let free = heap.breakdown.glibc_free().resident;
+            assert!(found.resident >= 8 << 20 && found.free <= free.min(found.resident), "{at}");
+            assert_eq!(found.free > found.resident / 2, is_free, "{at}");
+            assert_eq!(read(case, "glibc.malloc.hugetlb=0").huge_pages, None, "{at}");
+        }
+    }
+}
+
 /// The program goes on allocating: glibc's own figures differ before and after the walk. What was
 /// read lies within 6 % of the two.
 #[test]

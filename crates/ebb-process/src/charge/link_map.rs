@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use procfs::ProcError;
-use procfs::process::Process;
+use procfs::process::{MMapPath, MemoryMap, Process};
 
-use crate::elf::Elf;
+use crate::elf::{Elf, GLIBC_LOADED_OBJECTS, MUSL_LOADED_OBJECTS, data_symbol};
 use crate::memory::{self, NotHere};
 
 /// More objects than any process has; a list that is longer changed under our eyes.
@@ -84,7 +84,11 @@ pub(super) fn objects(
     program: &Path,
 ) -> Result<Vec<Object>, Unreadable> {
     let memory = Memory::open(process, own)?;
-    let debug = debug_structure(process, &memory)?;
+    let debug = if own.is_loader() {
+        debug_structure_of_loader(process, &memory, program)?
+    } else {
+        debug_structure(process, &memory)?
+    };
     let word = memory.word_bytes;
     // struct r_debug { int version; link_map *map; addr brk; int state; ... }
     let state = memory.int(debug + 3 * word)?;
@@ -99,7 +103,7 @@ pub(super) fn objects(
         if objects.len() == MAX_OBJECTS {
             return Err(Unreadable::Starting);
         }
-        let path = if objects.is_empty() {
+        let path = if objects.is_empty() && !own.is_loader() {
             program.to_owned()
         } else {
             cwd.join(memory.text(memory.word(next + word)?)?)
@@ -167,6 +171,28 @@ fn debug_structure(process: &Process, memory: &Memory) -> Result<u64, Unreadable
             DT_DEBUG => return Ok(value),
             _ => entry += 2 * word,
         }
+    }
+}
+
+/// The same where the loader was started as the program: it has no `DT_DEBUG`, and a symbol instead.
+fn debug_structure_of_loader(
+    process: &Process,
+    memory: &Memory,
+    program: &Path,
+) -> Result<u64, Unreadable> {
+    let file = format!("/proc/{}/exe", process.pid());
+    let maps = process.maps().map_err(reason)?;
+    let is_start =
+        |map: &&MemoryMap| map.offset == 0 && map.pathname == MMapPath::Path(program.to_owned());
+    let base = maps.iter().find(is_start).ok_or(Unreadable::Starting)?.address.0;
+    let address = |name| Some(base.wrapping_add(data_symbol(Path::new(&file), &[name])?));
+    if let Some(address) = address(GLIBC_LOADED_OBJECTS) {
+        return Ok(address);
+    }
+    let pointer = address(MUSL_LOADED_OBJECTS).ok_or(Unreadable::Permission)?;
+    match memory.word(pointer)? {
+        0 => Err(Unreadable::Starting),
+        address => Ok(address),
     }
 }
 

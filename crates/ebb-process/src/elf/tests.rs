@@ -19,6 +19,8 @@ fn a_program_belongs_to_the_libc_of_its_loader() {
     assert_eq!(libc_of(&glibc), Libc::Glibc);
     let musl = object(Some("/lib/ld-musl-x86_64.so.1"), &["libc.so"], None);
     assert_eq!(libc_of(&musl), Libc::Musl);
+    let renamed = object(Some("/opt/bundle/start"), &["libm.so.6", "libc.so.6"], None);
+    assert_eq!(libc_of(&renamed), Libc::Glibc);
     let bionic = object(Some("/system/bin/linker64"), &["libc.so"], None);
     assert_eq!(libc_of(&bionic), Libc::Other("linker64".to_owned()));
 }
@@ -36,7 +38,9 @@ fn a_library_belongs_to_the_libc_that_it_needs() {
 #[test]
 fn a_program_without_a_loader_is_static_unless_it_is_the_loader() {
     assert!(object(None, &[], None).is_static());
-    assert!(!object(None, &[], Some("ld-linux-x86-64.so.2")).is_static());
+    let mut loader = object(None, &[], None);
+    loader.defines.loaded_objects = true;
+    assert!(!loader.is_static());
     assert!(!object(Some("/lib64/ld-linux-x86-64.so.2"), &[], None).is_static());
 }
 

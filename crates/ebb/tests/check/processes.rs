@@ -325,6 +325,40 @@ fn a_process_that_is_closed_to_us() {
     assert!(said["in_charge"].is_null());
 }
 
+/// As glibc 2.43 does on aarch64 by default.
+#[test]
+fn huge_pages_that_glibc_asks_for() {
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !enabled.is_ok_and(|it| it.contains("[madvise]") || it.contains("[always]")) {
+        skip!("the kernel has no transparent huge pages");
+    }
+    // Of 60 MB every other block is free.
+    let code = "import sys; x = [bytearray(60000) for _ in range(1000)]; del x[::2]; print(flush=True); sys.stdin.read()";
+    let start = |value: &str| {
+        let tunables = format!("glibc.malloc.hugetlb={value}");
+        let mut command = Command::new("python3");
+        Running::start(command.args(["-c", code]).env("GLIBC_TUNABLES", tunables))
+    };
+    let running = start("1");
+    let said = assert_fine(&[&running.pid(), "-a", "glibc"]);
+    assert_eq!(found(&said, "note"), ["huge-pages"], "{said:#}");
+    let what = said["findings"][0]["what"].as_str().unwrap();
+    let free = what.split("at most ").nth(1).and_then(|it| it.split(' ').next());
+    let free: f64 = free.and_then(|it| it.parse().ok()).expect(what);
+    assert!((25.0..60.0).contains(&free), "{what}");
+    // More than nothing asks for, which is an error of its own.
+    let (said, _) = parsed(&output(ebb().args(["check", "--json", &running.pid()])));
+    assert_eq!(found(&said, "note"), ["huge-pages"], "{said:#}");
+    let why = output(ebb().args(["why", "-v", &running.pid()]));
+    let ends = "GLIBC_TUNABLES=glibc.malloc.hugetlb=0 ends that";
+    assert!(stdout(&why).contains(ends), "{}", stdout(&why));
+    drop(running);
+
+    let running = start("0");
+    let said = assert_fine(&[&running.pid(), "-a", "glibc"]);
+    assert_eq!(said["findings"].as_array().map(Vec::len), Some(0), "{said:#}");
+}
+
 #[test]
 fn what_nobody_has() {
     let refused = |target: &str, words: &str| {

@@ -28,6 +28,15 @@ fn what_is_not_understood_is_left_alone_with_one_line() {
     assert_refused(&place.fix(&["."]), 64, &["not a file"]);
 }
 
+#[test]
+fn an_unknown_channel_is_refused_with_the_known_ones() {
+    let place = Place::with(&[("Dockerfile", "FROM alpine\n")]);
+    let output = place.fix(&["Dockerfile", "--channel", "nightly"]);
+    assert_code(&output, 64);
+    let said = stderr(&output);
+    assert!(said.contains("nightly") && said.contains("local, release"), "{said}");
+}
+
 /// A change that would not put the allocator in charge is shown with the reason, and not written.
 #[test]
 fn what_would_be_useless_is_not_written() {

@@ -10,7 +10,7 @@ use crate::harness::*;
 use test_needs::needs;
 
 /// Runs a command to its end under `--verify --json`: its output and exit code.
-fn verify(allocator: &str, command: &[&str]) -> (Value, Option<i32>) {
+pub fn verify(allocator: &str, command: &[&str]) -> (Value, Option<i32>) {
     said(ebb().args(["run", "-a", allocator, "--verify", "--json", "--"]).args(command))
 }
 
@@ -21,7 +21,7 @@ fn said(ebb: &mut Command) -> (Value, Option<i32>) {
 }
 
 /// The entry of the first process whose program ends in `name`.
-fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
+pub fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
     said["processes"]
         .as_array()
         .and_then(|all| {

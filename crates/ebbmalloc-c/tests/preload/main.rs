@@ -18,3 +18,4 @@ mod loading;
 mod profile;
 mod programs;
 mod settings;
+mod startup;

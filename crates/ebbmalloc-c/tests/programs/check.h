@@ -251,7 +251,7 @@ static inline pid_t forked(void) {
 /* A fork of which no handler hears. */
 static inline pid_t bare_fork(int by_libc) {
     pid_t child;
-#ifdef __GLIBC__
+#if __GLIBC__ * 100 + __GLIBC_MINOR__ >= 234
     if (by_libc) child = _Fork();
     else
 #endif

@@ -10,13 +10,19 @@ use crate::check::library::file_name;
 use ebb_allocators::Allocator;
 
 use crate::fix::Refused;
-use crate::fix::desired::{Desired, LIBRARY};
+use crate::fix::desired::{Desired, IMAGE, LIBRARY, Release, SONAME};
 use crate::fix::edit::{Edit, line_end};
 
+use super::python;
+
 /// Where the library comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Context,
+    /// The image of a release.
+    Image,
+    /// Its Python package, installed by this command.
+    Python(String),
     Package(&'static Manager, &'static str),
     /// A package of Debian's `release`, copied into an image without a shell.
     Copy {
@@ -61,7 +67,15 @@ const NUMBERS: [&str; 2] = ["11 12 20.04 22.04", "13 24.04 25.04 25.10"];
 
 impl Source {
     /// The way that this image has.
-    pub(super) fn of(desired: &Desired, base: Base<'_>, chain: &[&Stage]) -> Result<Self, Refused> {
+    pub(super) fn of(
+        desired: &Desired,
+        base: Base<'_>,
+        at: &At<'_>,
+        is_named: bool,
+    ) -> Result<Self, Refused> {
+        if let Some(release) = &desired.release {
+            return Ok(Source::of_release(release, at, is_named));
+        }
         if desired.allocator == Allocator::Ebbmalloc || !desired.preloads() {
             return Ok(Source::Context);
         }
@@ -70,7 +84,7 @@ impl Source {
             return distroless(desired, image);
         }
         let runs = |command: &str| {
-            chain.iter().flat_map(|it| &it.runs).any(|run| run.value.contains(command))
+            at.chain.iter().flat_map(|it| &it.runs).any(|run| run.value.contains(command))
         };
         let is_musl = base.libc() == Some(ebb_process::elf::Libc::Musl);
         if is_musl || runs("apk add") {
@@ -89,10 +103,23 @@ impl Source {
         Ok(Source::Unknown)
     }
 
+    /// A package of the kind that the image installs anyway, unless the user named an image or, by `is_named`, a path.
+    fn of_release(release: &Release, at: &At<'_>, is_named: bool) -> Self {
+        if release.image.is_some() || is_named {
+            return Source::Image;
+        }
+        let package = Allocator::Ebbmalloc.packages().debian;
+        match python::install_command(at) {
+            Some(install) => Source::Python(install),
+            None if in_list(at, &APT, package, "").is_some() => Source::Package(&APT, package),
+            None => Source::Image,
+        }
+    }
+
     /// The library's name in LD_PRELOAD.
     pub(super) fn library(&self, desired: &Desired) -> String {
         match self {
-            Source::Context => LIBRARY.to_owned(),
+            Source::Context | Source::Image | Source::Python(_) => LIBRARY.to_owned(),
             Source::Copy { package, .. } => format!("/usr/local/lib/{}", soname(package, desired)),
             Source::Package(_, package) => soname(package, desired).to_owned(),
             Source::Unknown => soname("", desired).to_owned(),
@@ -107,12 +134,30 @@ impl Source {
         spelling: &str,
     ) -> Result<Vec<Edit>, Refused> {
         let name = desired.allocator;
+        let (own_folder, own_file) = LIBRARY.rsplit_once('/').unwrap_or_default();
+        let folder = spelling.rsplit_once('/').map_or(own_folder, |it| it.0);
         match self {
             Source::Context => {
-                let folder = spelling.rsplit_once('/').map_or("/usr/local/lib", |it| it.0);
                 let line = format!("COPY {} {folder}/", file_name(spelling));
                 let why = "copies the library, readable for every user; it needs no other library and works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
+            }
+            Source::Image => {
+                let image = desired.release.as_ref().and_then(|it| it.image.as_ref());
+                let image = image.ok_or_else(unnamed)?;
+                let file =
+                    Some(file_name(spelling)).filter(|it| *it != own_file).unwrap_or_default();
+                let line = format!("COPY --from={image} {LIBRARY} {folder}/{file}");
+                let why = "copies the library of the release, for the architecture of the build; it works with glibc and musl";
+                Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
+            }
+            Source::Python(install) => {
+                let version = desired.release.as_ref().map_or("", |it| &it.version);
+                let run = format!("RUN {install} {name}=={version} && ebb library --out {folder}");
+                let why = format!(
+                    "the package {name} has ebb, which writes the library to a path without a version of Python"
+                );
+                Ok(as_root(at, run, &why))
             }
             Source::Unknown => Ok(Vec::new()),
             Source::Copy { package, release } => {
@@ -143,6 +188,11 @@ impl Source {
     }
 
     pub(super) fn notes(&self, desired: &Desired) -> Vec<String> {
+        if let (Source::Package(_, package), Some(_)) = (self, &desired.release) {
+            return vec![format!(
+                "apt needs a source that has {package}: a repository with the release's .deb files"
+            )];
+        }
         if *self != Source::Unknown {
             return Vec::new();
         }
@@ -151,6 +201,15 @@ impl Source {
             "it is not known how the base image installs packages: install {name} in it ({packages})"
         )]
     }
+}
+
+/// No digest is known but that of the user.
+fn unnamed() -> Refused {
+    let what = "the digest of the release's image is not known";
+    let how = format!(
+        "name it with --library-image {IMAGE}@sha256:..., as in the release's ebbmalloc-VERSION-image.digest"
+    );
+    Refused::not_understood(what).remedy(how)
 }
 
 /// Into a list of packages that the image installs anyway: one word, no layer more.
@@ -217,18 +276,24 @@ fn first_package(text: &str, command: &[&str]) -> Option<usize> {
 fn as_root(at: &At<'_>, run: String, why: &str) -> Vec<Edit> {
     let stage = at.chain[0];
     let inherited = at.chain[1..].iter().find_map(|it| it.user.as_deref());
-    let is_root = |user: &str| matches!(user.split(':').next(), Some("root" | "0"));
     if let Some(user) = inherited.filter(|it| !is_root(it)) {
         let first = &stage.pieces[0];
         let lines = ["USER root".to_owned(), run, format!("USER {user}")];
         let why = format!("{why}; only root can install packages");
         return vec![Edit::below(at.text, first.at.end, &lines, why)];
     }
-    let leaves_root = |it: &Piece| it.user.as_deref().is_some_and(|user| !is_root(user));
     let first_user = stage.pieces.iter().position(leaves_root);
     let first_user = first_user.filter(|it| stage.pieces[*it].at.start < at.behind.at.end);
     let behind = first_user.map_or(at.behind, |it| &stage.pieces[it.saturating_sub(1)]);
     vec![Edit::below(at.text, behind.at.end, &[run], why)]
+}
+
+fn is_root(user: &str) -> bool {
+    matches!(user.split(':').next(), Some("root" | "0"))
+}
+
+pub(super) fn leaves_root(piece: &Piece) -> bool {
+    piece.user.as_deref().is_some_and(|user| !is_root(user))
 }
 
 /// Debian's name of the package, which depends on the release for some.
@@ -289,6 +354,7 @@ fn soname(package: &str, desired: &Desired) -> &'static str {
         "libmimalloc3" => "libmimalloc.so.3",
         "libmimalloc2.0" => "libmimalloc.so.2.0",
         "mimalloc2" => "libmimalloc.so.2",
+        "libebbmalloc0" => SONAME,
         _ => desired.allocator.sonames().first().copied().unwrap_or(desired.allocator.name()),
     }
 }

@@ -72,7 +72,9 @@ fn nothing_requested(target: &str, facts: &[Process]) -> Report {
             "no environment names an allocator; name the expected one with --allocator",
         ),
     };
-    Report::new(target, Subject::Processes, None, lines(facts, |_| None), vec![finding])
+    let mut findings = vec![finding];
+    findings.extend(facts.iter().filter_map(huge_pages));
+    Report::new(target, Subject::Processes, None, lines(facts, |_| None), findings)
 }
 
 fn lines(facts: &[Process], in_charge: impl Fn(&Process) -> Option<bool>) -> Vec<ProcessLine> {
@@ -81,7 +83,30 @@ fn lines(facts: &[Process], in_charge: impl Fn(&Process) -> Option<bool>) -> Vec
 
 fn wrong_settings(process: &Process) -> Vec<Finding> {
     let wrong = given(process).map(|it| settings::judge(&it)).unwrap_or_default();
-    wrong.into_iter().map(|finding| finding.of_process(process.pid)).collect()
+    let wrong = wrong.into_iter().map(|finding| finding.of_process(process.pid));
+    wrong.chain(huge_pages(process)).collect()
+}
+
+/// What the huge pages cost that its glibc's malloc asks for.
+fn huge_pages(process: &Process) -> Option<Finding> {
+    use ebb_inspect::glibc;
+    if in_force(process) != Some(Allocator::Glibc) {
+        return None;
+    }
+    let target = ebb_inspect::Target::open(process.pid).ok()?;
+    if !glibc::asks_for_huge_pages(&target).ok()? {
+        return None;
+    }
+    let heap = glibc::read(&target).ok()?;
+    let (found, mb) = (heap.huge_pages?, |bytes: u64| bytes as f64 / 1e6);
+    let what = format!(
+        "the malloc of {} ({}) asks for huge pages: {:.1} MB of its arenas are in such pages, at most {:.1} MB of these are free",
+        process.program,
+        heap.reader,
+        mb(found.resident),
+        mb(found.free)
+    );
+    Some(Finding::new(Id::HugePages, what).of_process(process.pid))
 }
 
 /// The allocator that a process has without being asked: compiled in, or a library that the program needs.

@@ -2,13 +2,21 @@
 
 use std::path::PathBuf;
 
+/// Where ebbmalloc comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Channel {
+    Local,
+    Release,
+}
+
 /// The arguments of `ebb fix`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ebb fix Dockerfile                            show the change\n  \
                   ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile undoes it\n  \
                   ebb fix --from results/results.json Dockerfile\n  \
-                  ebb fix -a jemalloc compose.yaml --service web"
+                  ebb fix -a jemalloc compose.yaml --service web\n  \
+                  ebb fix --channel release Dockerfile          a line for pip, apt or COPY --from"
 )]
 pub struct Args {
     /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
@@ -22,6 +30,11 @@ pub struct Args {
     /// Use the allocator and settings that a trial recommends (results.json of `ebb compare -o`)
     #[arg(long, value_name = "FILE")]
     pub(super) from: Option<PathBuf>,
+
+    /// Take ebbmalloc from this ebb and its checkout (local), or from the packages, the image and the crate of its
+    /// version (release)
+    #[arg(long, value_enum, default_value_t = Channel::Local)]
+    pub(super) channel: Channel,
 
     /// Settings of the allocator, in the allocator's own syntax
     #[arg(long, value_name = "KEY:VALUE,...", conflicts_with = "from")]
@@ -53,7 +66,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub(super) library: Option<String>,
 
-    /// For a manifest: an image that contains /usr/local/lib/libebbmalloc.so; an init container copies it
+    /// For a manifest, and with --channel release for a Dockerfile: an image that contains
+    /// /usr/local/lib/libebbmalloc.so, to copy it from
     #[arg(long, value_name = "IMAGE")]
     pub(super) library_image: Option<String>,
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::arguments::Args;
+use super::arguments::{Args, Channel};
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure, unknown_allocator};
 use ebb_allocators::{Allocator, Choice, Environment, Library};
 use ebb_deploy::fix::Desired;
+use ebb_deploy::fix::desired::Release;
 use ebb_trial::results::VerdictKind;
 use ebb_trial::{choice, variant};
 
@@ -42,6 +43,10 @@ pub(super) fn desired(args: &Args) -> Result<Chosen, Failure> {
     if let Some(library) = &args.library {
         desired.library = Some(usable(library)?);
     }
+    if args.channel == Channel::Release && desired.allocator == Allocator::Ebbmalloc {
+        let image = args.library_image.as_deref().map(pullable).transpose()?;
+        desired.release = Some(Release { version: env!("CARGO_PKG_VERSION").to_owned(), image });
+    }
     Ok(Chosen::Change(desired))
 }
 
@@ -58,6 +63,18 @@ fn usable(library: &str) -> Result<String, Failure> {
     Ok(library.to_owned())
 }
 
+/// An image's name; what looks like a digest has to be one.
+fn pullable(image: &str) -> Result<String, Failure> {
+    let is_hex = |it: &str| it.len() == 64 && it.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_digest = |it: &str| it.strip_prefix("sha256:").is_some_and(is_hex);
+    let is_plain = !image.is_empty() && image.bytes().all(|it| it.is_ascii_graphic());
+    if is_plain && image.split_once('@').is_none_or(|(_, digest)| is_digest(digest)) {
+        return Ok(image.to_owned());
+    }
+    Err(Failure::usage(format!("--library-image {image}: not the name of an image"))
+        .remedy("give NAME@sha256: and 64 digits"))
+}
+
 fn of_arguments(args: &Args) -> Result<Desired, Failure> {
     let name = args.allocator.as_deref().unwrap_or(Allocator::Ebbmalloc.name());
     let known = Allocator::from_choice(name);
@@ -69,7 +86,14 @@ fn of_arguments(args: &Args) -> Result<Desired, Failure> {
     if args.conf.is_empty() {
         let variables =
             if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
-        return Ok(Desired { allocator, library: None, variables, keep_existing: true, why });
+        return Ok(Desired {
+            allocator,
+            library: None,
+            release: None,
+            variables,
+            keep_existing: true,
+            why,
+        });
     }
     let choice = if allocator.is_of_libc() {
         Choice::System
@@ -81,7 +105,7 @@ fn of_arguments(args: &Args) -> Result<Desired, Failure> {
     let set =
         change.changes.into_iter().filter_map(|(name, value)| Some((text(name), text(value?))));
     let variables = set.filter(|(name, _)| name != "LD_PRELOAD").collect();
-    Ok(Desired { allocator, library: None, variables, keep_existing: false, why })
+    Ok(Desired { allocator, library: None, release: None, variables, keep_existing: false, why })
 }
 
 /// The environment of a variant that every trial knows.
@@ -123,6 +147,7 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     Ok(Chosen::Change(Desired {
         allocator,
         library: None,
+        release: None,
         variables,
         keep_existing: false,
         why: format!("the trial of {}: {sentence}{of_python}", trial.workload.name),

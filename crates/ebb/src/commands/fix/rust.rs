@@ -11,7 +11,7 @@ use super::arguments::Args;
 use super::change::{Change, Proposal, read};
 use crate::exit::{Exit, Failure};
 use ebb_allocators::Allocator;
-use ebb_deploy::fix::manifest::{Crate, Manifest};
+use ebb_deploy::fix::manifest::{Crate, Manifest, Own};
 use ebb_deploy::fix::{Desired, source};
 
 /// What the package needs.
@@ -30,8 +30,11 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
         changes.push(Change::of(&path, Some(source), changed.fixed.edits));
     }
     before.retain(|it| !is_used(folder, *it, &changes));
-    let path = crate_path(args, folder, desired_crate)?;
-    let fixed = manifest.fix(desired_crate, &before, &path, &desired.why)?;
+    let own = match &desired.release {
+        Some(release) => Own::Version(release.version.clone()),
+        None => Own::Path(crate_path(args, folder, desired_crate)?),
+    };
+    let fixed = manifest.fix(desired_crate, &before, &own, &desired.why)?;
     let mut notes = fixed.notes;
     changes.insert(0, Change::of(&args.file, Some(text.to_owned()), fixed.edits));
     for (variable, value) in &desired.variables {
@@ -117,7 +120,7 @@ fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
     })
 }
 
-/// The path of a crate that is not published, as the manifest is to name it.
+/// The path of the crate in a checkout, as the manifest is to name it.
 fn crate_path(args: &Args, folder: &Path, desired_crate: Crate) -> Result<String, Failure> {
     if desired_crate.package != Allocator::Ebbmalloc.name() {
         return Ok(String::new());

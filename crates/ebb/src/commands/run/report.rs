@@ -72,6 +72,11 @@ impl ProcessReport {
         };
         Self { pid, program, in_charge, malloc, why }
     }
+
+    /// The same process, whose loader takes no such library.
+    pub(super) fn refusing(self, why: String) -> Self {
+        Self { in_charge: Some(false), why: Some(why), ..self }
+    }
 }
 
 impl Report {

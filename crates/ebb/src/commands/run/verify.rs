@@ -17,6 +17,7 @@ use super::report::{ProcessReport, Report, Style};
 use super::start::{Start, not_started};
 use crate::exit::{Exit, Failure};
 use ebb_allocators::Choice;
+use ebb_process::elf::Elf;
 use ebb_process::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};
 
 mod forward;
@@ -119,6 +120,7 @@ impl Observations {
             Some(library) => source.is(&library.path),
             None => source.is_libc() || *source == MallocSource::Static,
         };
+        let bits = library.and_then(|it| Elf::read(&it.path).ok()).map(|elf| elf.machine.bits);
         let mut unread = 0;
         let mut processes = Vec::new();
         for key in &self.order {
@@ -130,7 +132,13 @@ impl Observations {
                 continue;
             }
             let program = key.2.display().to_string();
-            processes.push(ProcessReport::new(key.0, program, found, is_ours));
+            let process = ProcessReport::new(key.0, program, found, is_ours);
+            processes.push(match (found, bits) {
+                (Err(Unreadable::Bits(own)), Some(bits)) if *own != bits => {
+                    process.refusing(format!("a {own}-bit program: the library has {bits} bits"))
+                }
+                _ => process,
+            });
         }
         let path = library.map(|library| library.path.display().to_string());
         Report::new(allocator, path, processes, unread)
