@@ -30,8 +30,8 @@ import sys
 
 import archive
 import components
-import packer
 import images
+import packer
 import sbom
 import system
 import wheel
