@@ -39,7 +39,7 @@ tool: preloadable
 static: # target/static/{x86_64,aarch64}: ebb and the library as they are released, with debug files
 	CARGO="$(CARGO)" nice ci/program.sh static
 
-dist: # dist/: archives, wheels, SBOMs and checksums of a release; ARCHS=x86_64 leaves the other one out
+dist: # dist/: archives, wheels, packages, SBOMs and checksums of a release; ARCHS=x86_64 leaves the other one out
 	$(MAKE) static
 	ci/python-env.sh packages
 	packages/.venv/bin/python packages/dist.py $(ARCHS)
@@ -100,7 +100,7 @@ python: # tests of the workloads, the benchmarks, ci
 packages: library unit-programs # an archive and a wheel of a quick build, in clean roots and environments
 	ci/program.sh packed $(UNIT)
 	ci/python-env.sh packages
-	packages/.venv/bin/python packages/dist.py --built $(PACKED)/built --out $(PACKED)/dist --level 1 "$$(uname -m)"
+	packages/.venv/bin/python packages/dist.py --built $(PACKED)/built --out $(PACKED)/dist --quick "$$(uname -m)"
 	EBB_DIST=$(PACKED)/dist EBB_DIST_QUICK=1 python3 -m unittest discover -s packages/tests
 
 loom: # models of the allocator's races

@@ -5,7 +5,7 @@
 #
 #   PREFIX/lib/libjemalloc.so.2         with this soname: LD_LIBRARY_PATH=PREFIX/lib, an rpath or ldconfig
 #   PREFIX/lib/libjemalloc.so, .a       for -ljemalloc
-#   PREFIX/lib/libebbmalloc.so, .a      the same under its own name
+#   PREFIX/lib/libebbmalloc.so{,.0}, .a the same under its own name
 #   PREFIX/lib/pkgconfig                jemalloc.pc, ebbmalloc.pc
 #   PREFIX/include                      jemalloc/jemalloc.h, ebbmalloc.h
 #
@@ -24,6 +24,7 @@ install -d "$root/lib/pkgconfig" "$root/include/jemalloc"
 install -m 755 "$built/libjemalloc.so" "$root/lib/libjemalloc.so.2"
 install -m 755 "$built/libebbmalloc.so" "$root/lib/libebbmalloc.so"
 install -m 644 "$built/libebbmalloc.a" "$root/lib/libebbmalloc.a"
+ln -sfn libebbmalloc.so "$root/lib/libebbmalloc.so.0"
 ln -sfn libjemalloc.so.2 "$root/lib/libjemalloc.so"
 ln -sfn libebbmalloc.a "$root/lib/libjemalloc.a"
 install -m 644 "$headers/ebbmalloc.h" "$root/include/ebbmalloc.h"

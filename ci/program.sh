@@ -7,7 +7,8 @@
 #                          target/packed/built/ARCH. With the options of `make unit-programs`, which is done before, all crates
 #                          but ebb are there already.
 #   ci/program.sh static   for a release, optimised, x86-64 and aarch64, below target/static/ARCH:
-#                          ebb, libebbmalloc.so, ebbmalloc.h, and ebb.debug and libebbmalloc.so.debug for debuggers.
+#                          ebb, libebbmalloc.so, libjemalloc.so.2 (the same for programs that are linked to jemalloc),
+#                          ebbmalloc.h, and ebb.debug, libebbmalloc.so.debug and libjemalloc.so.2.debug for debuggers.
 #
 # ARCHS="x86_64" limits `static` to one architecture. The other one needs gcc-aarch64-linux-gnu and its Rust library;
 # without them `static` ends with status 3, unless ARCHS leaves it out. The commit is EBB_COMMIT, or that of the checkout.
@@ -127,9 +128,10 @@ for arch in x86_64 aarch64; do
     flags=$same
     # As .cargo/config.toml, which RUSTFLAGS replaces.
     [ "$arch" = aarch64 ] || flags="$flags -C llvm-args=-align-all-functions=6"
-    RUSTFLAGS="$flags -C link-arg=-Wl,--build-id=sha1" ${CARGO:-cargo} build --profile dist -p ebbmalloc-c --target "$target"
+    RUSTFLAGS="$flags -C link-arg=-Wl,--build-id=sha1" ${CARGO:-cargo} build --profile dist -p ebbmalloc-c -p ebbmalloc-compat --target "$target"
     mkdir -p "target/static/$arch" "$EBB_CARRY/$arch"
     split "$arch" "target/$target/dist/libebbmalloc.so" "target/static/$arch/libebbmalloc.so"
+    split "$arch" "target/$target/dist/libjemalloc.so" "target/static/$arch/libjemalloc.so.2"
     cp "target/static/$arch/libebbmalloc.so" "$EBB_CARRY/$arch/new"
     place "$EBB_CARRY/$arch/new" "$EBB_CARRY/$arch/libebbmalloc.so"
     cp crates/ebbmalloc-c/include/ebbmalloc.h "target/static/$arch/ebbmalloc.h"

@@ -92,11 +92,17 @@ step ci/free-threaded.sh
 step packages/crates.py
 step packages/crates.py --oldest
 step ci/semver.sh
-# What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here. A quick
-# build and python3 are in `make test`.
+# What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here, the
+# packages in roots of Debian 11 to 13. The other architecture, emulated, where its compiler and Rust library are here.
 step ci/musl-python.sh target/pythons/musl
-step make dist "ARCHS=$(uname -m)"
-step packages/.venv/bin/python packages/dist.py --out target/dist-again "$(uname -m)"
+archs=$(uname -m)
+case $archs in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
+if command -v "$other-linux-gnu-gcc" >/dev/null && [ -d "$(rustc --print target-libdir --target "$other-unknown-linux-gnu")" ]; then
+    archs="$archs $other"
+fi
+step make dist "ARCHS=$archs"
+# shellcheck disable=SC2086
+step packages/.venv/bin/python packages/dist.py --out target/dist-again $archs
 step diff -r dist target/dist-again
 # That program and library on other C libraries. `ci/hosts.sh` has other kernels and architectures too, and takes an hour.
 step ci/hosts.sh '*-x86_64'

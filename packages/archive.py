@@ -18,4 +18,6 @@ def plain(entry: tarfile.TarInfo, epoch: int) -> tarfile.TarInfo:
     entry.uname = entry.gname = ""
     entry.mtime = epoch
     entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    if entry.issym():
+        entry.mode = 0o777
     return entry

@@ -49,10 +49,10 @@ def texts(folder: Path) -> tuple[str, ...]:
     return tuple(path.read_text() for path in sorted(files) if path.is_file() and path.suffix != ".rs")
 
 
-def crates(target: str) -> list[Component]:
+def crates(target: str, programs=PROGRAMS) -> list[Component]:
     """The crates linked into `ebb` or the library, without those of this workspace."""
     used = set()
-    for program in PROGRAMS:
+    for program in programs:
         tree = run(CARGO, "tree", "--quiet", "--locked", "--package", program, "--edges", "normal,no-proc-macro",
                    "--target", target, "--prefix", "none", "--format", "{p}")
         used |= {tuple(line.split()[:2]) for line in tree.splitlines() if line}

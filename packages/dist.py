@@ -5,6 +5,7 @@
     ebbmalloc-VERSION-ARCH-linux-debug.tar.gz   debug information, for the same place
     ebbmalloc-VERSION-ARCH-linux.cdx.json       CycloneDX
     ebbmalloc-VERSION-py3-none-....whl
+    *.deb, *.rpm, *.apk                         packages of distributions
 
 for all of them
 
@@ -14,11 +15,11 @@ for all of them
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
-    packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...
+    packages/dist.py [--built FOLDER] [--out FOLDER] [--quick] [ARCH]...
 
---level   of the compression; default 9
---built   FOLDER/ARCH has ebb, libebbmalloc.so, libebbmalloc.a and share (each made if missing), debug files if there are any;
-          default target/static
+--quick   little compression, and neither crates nor packages of distributions
+--built   FOLDER/ARCH has ebb, libebbmalloc.so, libjemalloc.so.2, libebbmalloc.a and share (these two are made if missing), debug
+          files if there are any; default target/static
 """
 
 import argparse
@@ -28,16 +29,21 @@ from pathlib import Path
 import platform
 import shutil
 import subprocess
+import sys
 
 import archive
 import components
 import crates
 import images
+import packer
 import sbom
+import system
 import wheel
 
 ROOT = components.ROOT
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+# In dist/.
+FILES = ("ebbmalloc-*", "*.deb", "*.rpm", "*.apk", "*.crate")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE")
 PKG_CONFIG = """prefix=${{pcfiledir}}/../..
 libdir=${{prefix}}/lib
@@ -79,6 +85,7 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
     """The files of an archive."""
     put(built / "ebb", tree / "bin/ebb")
     put(built / "libebbmalloc.so", tree / "lib/libebbmalloc.so")
+    (tree / "lib" / system.SONAME).symlink_to("libebbmalloc.so")
     library = built / "libebbmalloc.a"
     put(library if library.exists() else built_archive(arch), tree / "lib/libebbmalloc.a")
     put(ROOT / "crates/ebbmalloc-c/include/ebbmalloc.h", tree / "include/ebbmalloc.h")
@@ -95,8 +102,9 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
         subprocess.run(manual, cwd=ROOT, check=True)
 
 
-def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> Path:
+def pack(built: Path, arch: str, out: Path, epoch: int, quick: bool) -> Path:
     """Everything of one architecture. The files of its archive."""
+    level = 1 if quick else 9
     name = f"ebbmalloc-{components.version()}-{arch}-linux"
     tree = out / "tree" / name
     parts = sorted([*components.crates(f"{arch}-unknown-linux-gnu"), components.standard_library(),
@@ -106,6 +114,8 @@ def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> Path:
     archive.write(tree, packed, epoch, level)
     (out / f"{name}.cdx.json").write_text(sbom.bill(name, packed, parts, epoch))
     wheel.build(tree, out / "tree/wheel", out, epoch)
+    if packer.can_build() and not quick:
+        system.build(tree, built / system.JEMALLOC, arch, out, epoch)
     if (built / "ebb.debug").exists():
         debug = out / "tree" / f"{name}-debug"
         put(built / "ebb.debug", debug / "bin/ebb.debug")
@@ -114,28 +124,36 @@ def pack(built: Path, arch: str, out: Path, epoch: int, level: int) -> Path:
     return tree
 
 
+def made(out: Path) -> list[Path]:
+    """What a run of this script leaves in dist/, besides the sums."""
+    return sorted({path for pattern in FILES for path in out.glob(pattern)})
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(usage="packages/dist.py [--built FOLDER] [--out FOLDER] [--level N] [ARCH]...")
+    parser = argparse.ArgumentParser(usage="packages/dist.py [--built FOLDER] [--out FOLDER] [--quick] [ARCH]...")
     parser.add_argument("--built", type=Path, default=TARGET / "static")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
-    parser.add_argument("--level", type=int, default=9)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("arch", nargs="*", default=["x86_64", "aarch64"])
     arguments = parser.parse_args()
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or components.run("git", "log", "-1", "--format=%ct"))
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
-    for old in [*out.glob("ebbmalloc-*"), *out.glob("*.crate"), *out.glob("SHA256SUMS")]:
+    for old in [*made(out), *out.glob("SHA256SUMS")]:
         old.unlink()
     shutil.rmtree(out / "tree", ignore_errors=True)
-    trees = {arch: pack(arguments.built / arch, arch, out, epoch, arguments.level) for arch in arguments.arch}
-    images.build(trees, out, epoch, arguments.level)
+    trees = {arch: pack(arguments.built / arch, arch, out, epoch, arguments.quick) for arch in arguments.arch}
+    images.build(trees, out, epoch, 1 if arguments.quick else 9)
     shutil.rmtree(out / "tree")
-    for crate in crates.pack(crates.published()):
-        shutil.copy(crate, out)
-    files = sorted({*out.glob("ebbmalloc-*"), *out.glob("*.crate")})
-    sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+    if not arguments.quick:
+        for crate in crates.pack(crates.published()):
+            shutil.copy(crate, out)
+    sums = "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made(out))
     (out / "SHA256SUMS").write_text(sums)
     print(sums, end="")
+    if not (packer.can_build() or arguments.quick):
+        print("dist.py: no .deb, .rpm and .apk: Go 1.25 or later, which builds nfpm, is missing", file=sys.stderr)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

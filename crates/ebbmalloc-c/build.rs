@@ -4,7 +4,7 @@
 fn main() {
     let soname = match std::env::var("CARGO_PKG_NAME").as_deref() {
         Ok("ebbmalloc-compat") => "-Wl,-soname,libjemalloc.so.2",
-        _ => "-Wl,-soname,libebbmalloc.so",
+        _ => "-Wl,-soname,libebbmalloc.so.0",
     };
     let arguments = [
         "-nostdlib",

@@ -47,7 +47,7 @@ struct Row {
 static TABLE: [Row; 6] = [
     Row {
         name: "ebbmalloc",
-        sonames: &["libebbmalloc.so"],
+        sonames: &["libebbmalloc.so", "libebbmalloc.so.0"],
         file_prefix: "libebbmalloc",
         packages: Packages {
             debian: "libebbmalloc0",
