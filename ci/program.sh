@@ -81,7 +81,7 @@ exec "\$@"
 EOF
     chmod +x target/packed/rustc.new
     mv target/packed/rustc.new target/packed/rustc
-    RUSTC_WRAPPER="$root/target/packed/rustc" ${CARGO:-cargo} test --no-run "$@" --features ebb/carried --test library
+    RUSTC_WRAPPER="$root/target/packed/rustc" ${CARGO:-cargo} test --no-run "$@" --features ebbmalloc-cli/carried --test library
     mkdir -p "$built"
     strip -o "$built/ebb" target/debug/ebb
     "$built/ebb" --version | grep -q ', static' || { echo "program.sh: target/debug/ebb is not static" >&2; exit 70; }
