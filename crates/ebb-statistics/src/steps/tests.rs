@@ -77,8 +77,8 @@ fn a_series_without_steps_has_none() {
         });
         let wrong = wrong.count();
         println!("{name}: {wrong} of 100");
-        // A cache that fills within a few blocks looks like a step.
-        let most = if name == "filling" { 5 } else { 1 };
+        // A cache that fills within a few blocks looks like a step, and so do cycles about as long as a block.
+        let most = if matches!(name, "level" | "leak") { 0 } else { 5 };
         assert!(wrong <= most, "{name}: {wrong} of 100 series without steps");
     }
 }
