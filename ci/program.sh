@@ -50,14 +50,19 @@ carry_nothing() { # ARCH
     place "$EBB_CARRY/$1/new" "$EBB_CARRY/$1/libebbmalloc.so"
 }
 
-case ${1:-quick} in
-quick)
-    # With --target, build scripts and macros are not linked statically.
-    export EBB_CARRY="$root/target/carry"
+# What is built for this machine.
+carry_own() {
     for arch in x86_64 aarch64; do
         if [ "$arch" = "$own" ]; then carry "$arch" target/release/libebbmalloc.so; else carry_nothing "$arch"; fi
     done
     carry_header
+}
+
+case ${1:-quick} in
+quick)
+    # With --target, build scripts and macros are not linked statically.
+    export EBB_CARRY="$root/target/carry"
+    carry_own
     RUSTFLAGS="$program_flags" CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
         CARGO_PROFILE_RELEASE_DEBUG=0 \
         ${CARGO:-cargo} build --release -p ebbmalloc-cli --features carried --target "$own-unknown-linux-gnu"
@@ -68,10 +73,7 @@ quick)
 packed)
     export EBB_CARRY="$root/target/packed/carry"
     built=target/packed/built/$own
-    for arch in x86_64 aarch64; do
-        if [ "$arch" = "$own" ]; then carry "$arch" target/release/libebbmalloc.so; else carry_nothing "$arch"; fi
-    done
-    carry_header
+    carry_own
     shift
     # The flags are for the program alone, not for what it shares with the tests; a wrapper is no reason to compile again.
     cat >target/packed/rustc.new <<EOF

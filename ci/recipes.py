@@ -74,6 +74,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "docs/recipes"
+sys.path.append(str(ROOT / "workloads"))
+from answers.needs import record  # noqa: E402
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 METRIC = "RSS of all processes of the service, in MB of 10^6 bytes, shared pages counted in each: median, lowest, highest"
 PAGE = os.sysconf("SC_PAGESIZE")
@@ -428,14 +430,6 @@ def text_of(result):
     return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items()) + "\n}\n"
 
 
-def record(skip, name):
-    """As workloads/answers/needs.py does it; ci/report.py prints the list."""
-    kind, whats = skip.args
-    TARGET.mkdir(parents=True, exist_ok=True)
-    with (TARGET / "skipped.tsv").open("a") as file:
-        file.writelines(f"{kind}\t{what}\trecipe {name}\n" for what in whats)
-
-
 def main():
     names = sorted(path.parent.name for path in RECIPES.glob("*/recipe.toml"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -461,7 +455,9 @@ def main():
                 print(f"{name}: {result['sentence']}", flush=True)
             outcomes["passed"] += 1
         except Skip as skip:
-            record(skip, name)
+            kind, whats = skip.args
+            for what in whats:
+                record(kind, what, f"recipe {name}")
             print(f"{name}: skipped, it needs {' '.join(skip.args[1])}", flush=True)
             outcomes["failed" if os.environ.get("EBB_REQUIRE_ALL") == "1" else "skipped"] += 1
         except (Failure, subprocess.SubprocessError) as failure:

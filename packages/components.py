@@ -15,6 +15,10 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
 LICENCE_FILE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?", re.IGNORECASE)
+# Debian's names of the architectures.
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+# Where the image is; also in crates/ebb-deploy/src/fix/desired.rs.
+IMAGE = "ghcr.io/ebbmalloc/ebb"
 PROGRAMS = ("ebbmalloc-cli", "ebbmalloc-c")
 
 
@@ -39,6 +43,11 @@ def workspace() -> dict[str, str]:
 
 def version() -> str:
     return workspace()["version"]
+
+
+def project() -> str:
+    """Where the sources are."""
+    return workspace()["repository"]
 
 
 def texts(folder: Path) -> tuple[str, ...]:
@@ -93,8 +102,7 @@ def debian(package: str, licence: str) -> Component | None:
 
 def c_library(architecture: str, own: str) -> list[Component]:
     """What a static program has of glibc and gcc: Debian's packages, for another architecture the cross compiler's."""
-    debian_name = {"x86_64": "amd64", "aarch64": "arm64"}[architecture]
-    prefix, suffix = ("", "") if architecture == own else (f"{architecture}-linux-gnu-", f"-{debian_name}-cross")
+    prefix, suffix = ("", "") if architecture == own else (f"{architecture}-linux-gnu-", f"-{DEBIAN[architecture]}-cross")
     compiler = run(f"{prefix}gcc", "-dumpversion").strip().partition(".")[0]
     found = [
         debian(f"libc6-dev{suffix}", "LGPL-2.1-or-later"),

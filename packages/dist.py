@@ -45,17 +45,6 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # In dist/.
 FILES = ("ebbmalloc-*", "*.deb", "*.rpm", "*.apk", "*.crate")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE")
-PKG_CONFIG = """prefix=${{pcfiledir}}/../..
-libdir=${{prefix}}/lib
-includedir=${{prefix}}/include
-
-Name: ebbmalloc
-Description: A memory allocator that gives memory back by itself
-Version: {version}
-Cflags: -I${{includedir}}
-Libs: -L${{libdir}} -lebbmalloc
-Libs.private: -pthread
-"""
 
 
 def built_archive(arch: str) -> Path:
@@ -94,7 +83,8 @@ def stage(built: Path, arch: str, tree: Path, parts: list[components.Component])
         put(ROOT / name, documents / name)
     (documents / "LICENSES.txt").write_text(components.licences(parts))
     (tree / "lib/pkgconfig").mkdir()
-    (tree / "lib/pkgconfig/ebbmalloc.pc").write_text(PKG_CONFIG.format(version=components.version()))
+    (tree / "lib/pkgconfig/ebbmalloc.pc").write_text(
+        system.PKG_CONFIG.format(prefix="${pcfiledir}/../..", libraries="lib", version=components.version()))
     if (built / "share").exists():
         shutil.copytree(built / "share", tree / "share", dirs_exist_ok=True)
     else:

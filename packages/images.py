@@ -21,8 +21,6 @@ import tarfile
 import archive
 import components
 
-# Also in crates/ebb-deploy/src/fix/desired.rs.
-IMAGE = "ghcr.io/ebbmalloc/ebb"
 MEDIA = "application/vnd.oci.image"
 PLATFORMS = {
     "x86_64": {"architecture": "amd64", "os": "linux"},
@@ -76,7 +74,7 @@ def labels(created: str) -> dict[str, str]:
         "description": "Finds out why a process keeps memory, and preloads an allocator that returns it",
         "licenses": components.workspace()["license"],
         "revision": os.environ.get("EBB_COMMIT") or components.run("git", "rev-parse", "HEAD").strip(),
-        "source": components.workspace()["repository"],
+        "source": components.project(),
         "title": "ebb",
         "version": components.version(),
     }
@@ -116,7 +114,7 @@ def build(trees: dict[str, Path], out: Path, epoch: int, level: int = 9) -> str:
     whole = layout.add("index.v1+json", index(manifests, annotations=annotations))
     version = components.version()
     # Both names of it: that of the specification, and the one that docker and containerd load.
-    names = {"org.opencontainers.image.ref.name": version, "io.containerd.image.name": f"{IMAGE}:{version}"}
+    names = {"org.opencontainers.image.ref.name": version, "io.containerd.image.name": f"{components.IMAGE}:{version}"}
     files = {f"blobs/sha256/{digest}": blob for digest, blob in layout.blobs.items()}
     files["index.json"] = json.dumps(index([whole | {"annotations": names}]), sort_keys=True).encode()
     files["oci-layout"] = b'{"imageLayoutVersion":"1.0.0"}'

@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tomllib
 
 import components
 import crates
@@ -26,7 +25,6 @@ ROOT = components.ROOT
 CHANGELOG = ROOT / "CHANGELOG.md"
 MANIFEST = ROOT / "Cargo.toml"
 DIST = ROOT / "dist"
-IMAGE = "ghcr.io/ebbmalloc/ebb"
 UNRELEASED = "## Unreleased\n"
 
 
@@ -107,8 +105,7 @@ def set_date(version: str) -> None:
 
 def tag(version: str, entries: str) -> None:
     """It carries the entries; signed where git has a key."""
-    project = tomllib.loads(MANIFEST.read_text())["workspace"]["package"]["repository"]
-    links = entries.replace("](docs/", f"]({project}/blob/v{version}/docs/")
+    links = entries.replace("](docs/", f"]({components.project()}/blob/v{version}/docs/")
     signed = subprocess.run(["git", "config", "user.signingkey"], cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0
     git("tag", "--sign" if signed else "--annotate", "--cleanup=verbatim", "--file=-", f"v{version}",
         input=f"ebbmalloc {version}\n\n{links}\n")
@@ -167,7 +164,7 @@ def uploads(version: str) -> list[str]:
     lines += [f"cargo publish --locked --package {name}" for name in crates.published()]
     lines.append(f"twine upload dist/ebbmalloc-{version}-*.whl")
     lines.append(f"gh release create v{version} --verify-tag --notes-from-tag dist/*")
-    lines += [f"skopeo copy --all --preserve-digests oci-archive:{image.relative_to(ROOT)} docker://{IMAGE}:{version}"
+    lines += [f"skopeo copy --all --preserve-digests oci-archive:{image.relative_to(ROOT)} docker://{components.IMAGE}:{version}"
               for image in DIST.glob(f"ebbmalloc-{version}-image.tar")]
     return lines
 

@@ -19,8 +19,6 @@ from packageurl import PackageURL
 
 import components
 
-PROJECT = "https://github.com/ebbmalloc/ebbmalloc"
-
 
 def entry(part: components.Component) -> Component:
     purl = PackageURL(part.purl_type, "debian" if part.purl_type == "deb" else None, part.name, part.version)
@@ -35,7 +33,7 @@ def bill(name: str, archive: Path, parts: list[components.Component], epoch: int
     """Of one archive. The serial number follows from the archive's bytes."""
     digest = sha256(archive.read_bytes()).hexdigest()
     version = components.version()
-    bom = Bom(serial_number=uuid5(NAMESPACE_URL, f"{PROJECT}#{digest}"), components=map(entry, parts))
+    bom = Bom(serial_number=uuid5(NAMESPACE_URL, f"{components.project()}#{digest}"), components=map(entry, parts))
     bom.metadata.timestamp = datetime.fromtimestamp(epoch, timezone.utc)
     bom.metadata.component = root = Component(
         name=name, version=version, type=ComponentType.APPLICATION, bom_ref=f"{name}@{version}",

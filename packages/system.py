@@ -20,7 +20,6 @@ import components
 import packer
 from packer import Contents, packed
 
-PROJECT = "https://github.com/ebbmalloc/ebbmalloc"
 MAINTAINER = "The ebbmalloc contributors <ebbmalloc@users.noreply.github.com>"
 SONAME = "libebbmalloc.so.0"
 JEMALLOC = "libjemalloc.so.2"
@@ -42,7 +41,7 @@ class Format:
 
 
 FORMATS = (
-    Format("deb", "1", "xz", {"x86_64": "amd64", "aarch64": "arm64"}, "usr/lib/{triplet}", "usr/share/zsh/vendor-completions",
+    Format("deb", "1", "xz", components.DEBIAN, "usr/lib/{triplet}", "usr/share/zsh/vendor-completions",
            library="libebbmalloc0", development="libebbmalloc-dev"),
     Format("rpm", "1", "xz", {"x86_64": "x86_64", "aarch64": "aarch64"}, "usr/lib64", "usr/share/zsh/site-functions"),
     Format("apk", "r0", None, {"x86_64": "x86_64", "aarch64": "aarch64"}, "usr/lib", "usr/share/zsh/site-functions",
@@ -105,13 +104,15 @@ License: Apache-2.0
  On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.
 """
 
-PKG_CONFIG = """prefix=/usr
+# Shared with the archive, which may lie anywhere.
+PKG_CONFIG = """prefix={prefix}
 libdir=${{prefix}}/{libraries}
 includedir=${{prefix}}/include
 
 Name: ebbmalloc
 Description: A memory allocator that gives memory back by itself
 Version: {version}
+Cflags: -I${{includedir}}
 Libs: -L${{libdir}} -lebbmalloc
 Libs.private: -pthread
 """
@@ -167,7 +168,7 @@ class Packages:
         to.file(f"{self.libraries}/libebbmalloc.a", self.tree / "lib/libebbmalloc.a")
         to.link(f"{self.libraries}/libebbmalloc.so", SONAME)
         to.file(f"{self.libraries}/pkgconfig/ebbmalloc.pc",
-                PKG_CONFIG.format(libraries=self.libraries.removeprefix("usr/"), version=self.version))
+                PKG_CONFIG.format(prefix="/usr", libraries=self.libraries.removeprefix("usr/"), version=self.version))
         same = {
             "deb": f"{self.format.library} (= {self.full_version})",
             "rpm": f"{self.format.library} = {self.full_version}",
@@ -198,7 +199,7 @@ class Packages:
             return
         folder = f"usr/share/doc/{name}"
         date = format_datetime(datetime.fromtimestamp(self.epoch, timezone.utc))
-        to.file(f"{folder}/copyright", COPYRIGHT.format(project=PROJECT, mit=packer.indented(texts[0].read_text())))
+        to.file(f"{folder}/copyright", COPYRIGHT.format(project=components.project(), mit=packer.indented(texts[0].read_text())))
         to.file(f"{folder}/licenses.txt.gz", packed(licences))
         to.file(f"{folder}/changelog.gz", packed((components.ROOT / "CHANGELOG.md").read_bytes()))
         to.file(f"{folder}/changelog.Debian.gz", packed(
@@ -218,7 +219,7 @@ class Packages:
         contents = Contents(self.stage / self.format.name / name)
         settings = {
             "name": name, "arch": self.format.architectures[self.arch], "platform": "linux",
-            "version": self.version, "release": self.format.release, "maintainer": MAINTAINER, "homepage": PROJECT,
+            "version": self.version, "release": self.format.release, "maintainer": MAINTAINER, "homepage": components.project(),
             "section": section, "priority": "optional", "umask": 0o022, "disable_globbing": True,
             "description": {"deb": f"{summary}{text}", "rpm": text.strip(), "apk": summary}[self.format.name],
             # Debian has it in the file `copyright`.

@@ -1,5 +1,5 @@
-/* A process for `ebb why`: 64,000 blocks of libc's own malloc of which every eighth stays, of a size that glibc and musl round
- * up little. Prints their bytes, then waits, for as many seconds as the argument says. */
+/* A process for `ebb why`. It allocates 64,000 blocks by libc's malloc and frees seven of each eight. glibc and musl round their
+ * size up by little. It prints the bytes of the live blocks, then sleeps for the seconds that the argument gives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

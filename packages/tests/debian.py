@@ -12,7 +12,8 @@ import tempfile
 
 from made import ROOT
 
-DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+from components import DEBIAN  # of packages/
+
 CACHE = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debootstrap"
 EMULATOR = f"/usr/bin/qemu-{{}}-static"
 # ELF, 64 bits, little endian, program or shared object, by the machine's number.

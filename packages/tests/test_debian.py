@@ -163,11 +163,11 @@ class Life:
         return debian.output(self.root, self.arch, *command)
 
     def install(self, files: list[Path]) -> None:
-        for file in files:
-            shutil.copy(file, self.root / "root")
-        self.output("apt-get", "install", "--yes", "--no-install-recommends", *(f"/root/{file.name}" for file in files))
-        for file in files:
-            (self.root / "root" / file.name).unlink()
+        with tempfile.TemporaryDirectory(dir=self.root / "tmp") as folder:
+            Path(folder).chmod(0o755)
+            copies = [Path(shutil.copy(file, folder)) for file in files]
+            self.output("apt-get", "install", "--yes", "--no-install-recommends",
+                        *(f"/{copy.relative_to(self.root)}" for copy in copies))
 
     def versions(self) -> dict[str, str]:
         said = self.output("dpkg-query", "-W", "-f=${Package} ${Version}\n", *NAMES)

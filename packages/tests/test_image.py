@@ -172,6 +172,11 @@ class Emulated(Image):
         run(*emulate, "-L", "/usr/aarch64-linux-gnu", "-E", f"LD_PRELOAD={root / LIBRARY}", program, env=BARE)
 
 
+def only_root(to: str) -> None:
+    if os.geteuid() != 0 or not may_change_root():
+        raise unittest.SkipTest(f"only root, with the right to mount, can {to} without user namespaces")
+
+
 @long("skopeo", "umoci", "buildah", "docker-registry")
 class Built(Image):
     """A registry on this machine, and builds that copy from the image in it by the digest of the index."""
@@ -179,8 +184,7 @@ class Built(Image):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        if os.geteuid() != 0 or not may_change_root():
-            raise unittest.SkipTest("only root, with the right to mount, can build without user namespaces")
+        only_root("build")
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             cls.registry = f"127.0.0.1:{server.getsockname()[1]}"
         config = cls.folder / "registry.yml"
@@ -245,8 +249,7 @@ class Run(Image):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        if os.geteuid() != 0 or not may_change_root():
-            raise unittest.SkipTest("only root, with the right to mount, can run containers without user namespaces")
+        only_root("run containers")
         cls.podman("load", "--quiet", "--input", cls.archive)
 
     @classmethod

@@ -26,7 +26,7 @@ def needs(*packages: str) -> Callable[[Callable], Callable]:
 
     def skipped(test: Callable) -> Callable:
         for package in missing:
-            _record("package", package, test)
+            record("package", package, _name(test))
         return unittest.skip(f"not installed: {' '.join(missing)}")(test)
 
     return skipped
@@ -34,7 +34,7 @@ def needs(*packages: str) -> Callable[[Callable], Callable]:
 
 def skip(why: str, test: type) -> unittest.SkipTest:
     """To be raised by a class of tests that cannot run on this machine."""
-    _record("reason", why, test)
+    record("reason", why, _name(test))
     return unittest.SkipTest(why)
 
 
@@ -48,8 +48,13 @@ def _is_installed(package: str) -> bool:
     return shutil.which(by, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is not None
 
 
-def _record(kind: str, what: str, test: Callable) -> None:
+def _name(test: Callable) -> str:
+    return f"{test.__module__}.{test.__qualname__}"
+
+
+def record(kind: str, what: str, name: str) -> None:
+    """A line of target/skipped.tsv: "package" or "reason", what is missing, and what was skipped for that."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     target.mkdir(parents=True, exist_ok=True)
     with (target / "skipped.tsv").open("a") as file:
-        file.write(f"{kind}\t{what}\t{test.__module__}.{test.__qualname__}\n")
+        file.write(f"{kind}\t{what}\t{name}\n")

@@ -211,9 +211,10 @@ fn of_glibc(pid: i32) -> Result<Heap, NotRead> {
     Ok(heap)
 }
 
-/// glibc's variable, and its setting for huge pages.
+/// glibc's variable.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-const HUGE_PAGES: &str = "glibc.malloc.hugetlb";
+/// Its setting for huge pages.
+pub const HUGE_PAGES: &str = "glibc.malloc.hugetlb";
 
 /// What ends the huge pages of glibc's malloc; with `transparent_hugepage/enabled` at `always` the kernel goes on making
 /// some of its own.

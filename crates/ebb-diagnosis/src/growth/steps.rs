@@ -38,7 +38,7 @@ pub fn explain(growth: &mut Growth, events: &[Event]) {
     };
     let look = span / (growth.points.len() - 1) as f64;
     let after = AFTER_S.max(AFTER_LOOKS * look);
-    // The look before the step did not show it, so the event may be as late as that look's successor.
+    // A step is dated by the first look that shows it, so its event comes before that look.
     let precedes = |event_s: f64, step_s: f64| (step_s - after..=step_s).contains(&event_s);
     let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for event in events.iter().filter(|event| (0.0..=span).contains(&event.at_s)) {

@@ -8,15 +8,12 @@ use std::path::Path;
 use ebb_allocators::Allocator;
 use ebb_deploy::fix::Desired;
 use ebb_inspect::glibc::{self, Version};
-use ebb_process::heap::NO_HUGE_PAGES;
-
-/// glibc's setting, in `GLIBC_TUNABLES`.
-const SETTING: &str = "glibc.malloc.hugetlb";
+use ebb_process::heap::{HUGE_PAGES, NO_HUGE_PAGES};
 
 /// The note, if the file `text` with the change leaves glibc's default in force on this machine.
 pub(super) fn note(desired: &Desired, text: &str) -> Option<String> {
     let is_set =
-        text.contains(SETTING) || desired.variables.values().any(|it| it.contains(SETTING));
+        text.contains(HUGE_PAGES) || desired.variables.values().any(|it| it.contains(HUGE_PAGES));
     if desired.allocator != Allocator::Glibc || is_set {
         return None;
     }
