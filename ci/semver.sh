@@ -14,9 +14,10 @@ version=0.51.0
 baseline=()
 # Outside of the workspace, where the name is that of a folder.
 if ! (cd / && "${CARGO:-cargo}" info --quiet "${crates[0]}") >/dev/null 2>&1; then
-    tag=$(git tag --list 'v[0-9]*' --sort=-version:refname | head -n 1)
+    # A release that is checked out is compared with the one before it.
+    tag=$(git tag --list 'v[0-9]*' --no-contains HEAD --sort=-version:refname | head -n 1)
     if [[ -z $tag ]]; then
-        echo "semver.sh: no release to compare with: no tag v*, and crates.io has no ${crates[0]}"
+        echo "semver.sh: no release to compare with: no earlier tag v*, and crates.io has no ${crates[0]}"
         exit 0
     fi
     baseline=(--baseline-rev "$tag")

@@ -11,8 +11,18 @@ import tarfile
 import tempfile
 import unittest
 
-from made import DIST, QUICK, ROOT, VERDICTS, needs, one
+import debian
+from made import DIST, QUICK, ROOT, VERDICTS, long, needs, one
 from roots import RootTest, started
+
+MAPS = """
+#include <stdio.h>
+int main(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    for (int c; (c = getc(maps)) != EOF;) putchar(c);
+    return 0;
+}
+"""
 
 
 class Files(unittest.TestCase):
@@ -41,6 +51,15 @@ class Files(unittest.TestCase):
         listed = {name: digest for digest, name in map(str.split, (DIST / "SHA256SUMS").read_text().splitlines())}
         files = {path.name: sha256(path.read_bytes()).hexdigest() for path in DIST.iterdir() if path.name != "SHA256SUMS"}
         self.assertEqual(listed, files)
+
+    @unittest.skipIf(QUICK, "a quick build is larger")
+    def test_program_and_library_are_small(self):
+        one("SHA256SUMS")
+        for path in DIST.glob("ebbmalloc-*-linux.tar.gz"):
+            with tarfile.open(path) as archive:
+                sizes = {member.name.partition("/")[2]: member.size for member in archive}
+            for name, most in (("bin/ebb", 12_000_000), ("lib/libebbmalloc.so", 800_000)):
+                self.assertLessEqual(sizes[name], most, f"{path.name}: {name}")
 
     @unittest.skipIf(QUICK, "a quick build names it")
     def test_nothing_names_the_build_machine(self):
@@ -142,8 +161,7 @@ class EmptyRoot(RootTest):
     @needs("musl-tools")
     def test_a_musl_program(self):
         source = self.root.folder / "maps.c"
-        source.write_text('#include <stdio.h>\nint main(void) { FILE *f = fopen("/proc/self/maps", "r"); int c;'
-                          " while ((c = getc(f)) != EOF) putchar(c); return 0; }")
+        source.write_text(MAPS)
         subprocess.run(["musl-gcc", "-o", self.root.folder / "maps", source], check=True)
         self.assertIn("ebbmalloc", self.output("/bin/ebb", "run", "--", "/maps"))
 
@@ -155,6 +173,35 @@ class EmptyRoot(RootTest):
         done = self.root.run("/bin/ebb", "compare", "--burst", "http://127.0.0.1:1/", "--", "/bin/sleep", "60")
         self.assertEqual(done.returncode, 74, done.stderr)
         self.assertRegex(done.stderr, r"^ebb: no folder for temporary files: .*TMPDIR\n$")
+
+
+@long("qemu-user-static", "gcc-aarch64-linux-gnu")
+class EmptyRootForAarch64(unittest.TestCase):
+    """The program alone, emulated, with a program and the C library of that architecture."""
+
+    def test_version_and_run_with_and_without_a_home(self):
+        archives = sorted(DIST.glob("*-aarch64-linux.tar.gz"))
+        if os.uname().machine == "aarch64" or not archives:
+            self.skipTest("dist/ has no archive for aarch64, or this machine is one")
+        if os.geteuid() != 0 or not debian.can_emulate("aarch64"):
+            self.skipTest("only root, with user namespaces, can run programs for aarch64")
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        for name in ("proc", "bin", "lib"):
+            (folder / name).mkdir()
+        with tarfile.open(archives[0]) as archive:
+            program = next(entry for entry in archive if entry.name.endswith("/bin/ebb"))
+            (folder / "ebb").write_bytes(archive.extractfile(program).read())
+        (folder / "ebb").chmod(0o755)
+        (folder / "maps.c").write_text(MAPS)
+        subprocess.run(["aarch64-linux-gnu-gcc", "-o", folder / "maps", folder / "maps.c"], check=True)
+        for library in ("ld-linux-aarch64.so.1", "libc.so.6"):
+            shutil.copy(f"/usr/aarch64-linux-gnu/lib/{library}", folder / "lib")
+        version = archives[0].name.split("-")[1]
+        self.assertIn(f"ebb {version}", debian.output(folder, "aarch64", "/ebb", "--version"))
+        self.assertIn("/memfd:libebbmalloc.so", debian.output(folder, "aarch64", "/ebb", "run", "--", "/maps"))
+        (folder / "root").mkdir()
+        self.assertRegex(debian.output(folder, "aarch64", "/ebb", "run", "--", "/maps"), r"/root/\.cache/ebb/[^/]+/libebbmalloc\.so")
 
 
 SERVICE = """

@@ -6,8 +6,9 @@
 //! this object's own functions and tables, and those it can fill in by itself. The loader writes the
 //! same values again when it comes to it.
 //!
-//! On x86-64 only, and only what an optimised build can do, where the way from `malloc` to here
-//! needs no table. Elsewhere such a call crashes, as it does in other allocators.
+//! On x86-64 only, and only with `lto = "fat"`. Without it the compiler reaches the functions and statics of another
+//! crate through the global offset table, which is empty then. Elsewhere such a call crashes, as it does in other
+//! allocators.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
