@@ -215,6 +215,8 @@ pub fn conclusions(trial: &Trial) -> Vec<&str> {
     let against = trial.against.as_ref();
     [trial.verdict.sentence.as_str()]
         .into_iter()
+        .chain(trial.placebos.as_ref().map(|placebos| placebos.sentence.as_str()))
+        .chain(trial.remains.as_ref().map(|remains| remains.sentence.as_str()))
         .chain(tuned)
         .chain(against.map(|against| against.sentence.as_str()))
         .collect()

@@ -7,6 +7,7 @@ use super::{machine, observer};
 use crate::arguments;
 use crate::exit::Failure;
 use crate::{signals, terminal};
+use ebb_process::cgroup::Place;
 use ebb_process::follow::{Followed, Look};
 use ebb_process::{MallocSource, environ, malloc_source};
 use ebb_report::figures;
@@ -15,7 +16,7 @@ use ebb_trial::results::{
     Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
     Workload,
 };
-use ebb_trial::{canary, launch};
+use ebb_trial::{canary, launch, remains};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -164,6 +165,8 @@ impl Side {
             self.cpu_s += (now - before).max(0.0);
             self.counter = Some(now);
         }
+        let place = look.cgroup.clone().or_else(|| Place::of(*look.tree.pids().first()?));
+        self.run.limit_bytes = place.as_ref().and_then(Place::limit_bytes);
         let cgroup = look.cgroup.as_ref().map(|place| place.read());
         self.run.samples.push(Sample {
             at_s,
@@ -246,6 +249,7 @@ fn trial(
     seconds: f64,
     interrupted: bool,
 ) -> Trial {
+    let verdict = canary::judge(&variants, &canary, metric);
     Trial {
         format: FORMAT,
         ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -266,7 +270,9 @@ fn trial(
         limits: Limits::default(),
         max_rest: Vec::new(),
         interrupted,
-        verdict: canary::judge(&variants, &canary, metric),
+        placebos: None,
+        remains: remains::look(&variants, &verdict),
+        verdict,
         variants,
         stopping: None,
         traps: Vec::new(),
