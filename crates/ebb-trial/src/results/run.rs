@@ -4,6 +4,7 @@
 use super::findings::FreeMemory;
 use super::measures::Measures;
 use crate::results::sureness::Disturbance;
+use ebb_diagnosis::facts::growth::{EventKind, FloorStep};
 use ebb_process::instruments::Instrument;
 use ebb_statistics::slope::Slope;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,12 @@ pub struct Run {
     pub slope: Option<Slope>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
+    /// Steps of the floor of a service that was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<FloorStep>,
+    /// The events after which its floor rose, the likeliest cause first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventKind>,
 }
 
 impl Run {
