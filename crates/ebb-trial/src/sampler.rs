@@ -40,9 +40,9 @@ pub trait Observer: Send + Sync {
         Vec::new()
     }
 
-    /// Free memory of glibc's malloc in the tree; the message says why it is not known.
-    fn free_memory(&self, _pid: u32) -> Result<FreeMemory, String> {
-        Err("it is not read".to_owned())
+    /// Free memory of glibc's malloc in the tree; `None` where a heap cannot be read.
+    fn free_memory(&self, _pid: u32) -> Option<FreeMemory> {
+        None
     }
 
     /// Calls malloc_trim(0) in every process of the tree, from outside; the message names the one where it failed.

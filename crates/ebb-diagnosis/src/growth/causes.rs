@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ebb_process::snapshot::Snapshot;
 
-/// What there is at one look.
+/// The processes and the OOM kills at one look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Pid and start of each process, and its name.

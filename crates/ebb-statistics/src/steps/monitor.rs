@@ -9,8 +9,8 @@ const SEARCHED: usize = 2 * LEAST_POINTS;
 /// The newest points, which are searched.
 const KEPT: usize = 4 * LEAST_POINTS;
 
-/// Keeps the newest points of a series, and tells each step of it once. A step counts when three searches in a row find it, so
-/// it is told about 100 points after it happened, and none before the 520th point.
+/// Keeps the newest points of a series, and reports each step of it once. A step counts when three searches in a row find it, so
+/// it is reported about 100 points after it happened, and none before the 520th point.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     least: f64,
@@ -19,18 +19,18 @@ pub struct Monitor {
     new: usize,
     /// What the last searches found, the newest in front.
     before: [Vec<Step>; 2],
-    /// Times of the steps that were told, as long as their points are kept.
-    told: Vec<f64>,
+    /// Times of the reported steps, as long as their points are kept.
+    reported: Vec<f64>,
 }
 
 impl Monitor {
     /// For steps of at least `least`.
     pub fn new(least: f64) -> Self {
         let points = VecDeque::with_capacity(KEPT);
-        Self { least, points, new: 0, before: Default::default(), told: Vec::new() }
+        Self { least, points, new: 0, before: Default::default(), reported: Vec::new() }
     }
 
-    /// Adds a point of later time, and tells the steps that are certain since.
+    /// Adds a point of later time. Returns the steps that are certain since.
     pub fn add(&mut self, at: f64, value: f64) -> Vec<Step> {
         if self.points.len() == KEPT {
             self.points.pop_front();
@@ -46,13 +46,13 @@ impl Monitor {
         let (first, last) = (points[0].0, points[points.len() - 1].0);
         let near = (last - first) / (points.len() - 1) as f64 * LEAST_WIDTH as f64;
         let is_at = |time: f64| move |other: &f64| (other - time).abs() <= near;
-        self.told.retain(|time| *time + near >= first);
+        self.reported.retain(|time| *time + near >= first);
         let mut certain = found.clone();
         certain.retain(|step| {
             self.before.iter().all(|before| before.iter().any(|it| is_at(step.at)(&it.at)))
-                && !self.told.iter().any(is_at(step.at))
+                && !self.reported.iter().any(is_at(step.at))
         });
-        self.told.extend(certain.iter().map(|step| step.at));
+        self.reported.extend(certain.iter().map(|step| step.at));
         self.before.rotate_right(1);
         self.before[0] = found;
         certain

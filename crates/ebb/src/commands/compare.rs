@@ -324,7 +324,7 @@ fn specs(
     parsed.map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The items of `--variants`, or those of the profile, or the usual ones and those that the workload defines.
+/// The items of `--variants`, or those of the profile, or the usual ones and the workload's own.
 fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
     if !args.variants.is_empty() {
         return args.variants.clone();

@@ -74,7 +74,7 @@ struct Side {
     counter: Option<f64>,
     /// The time at which it was gone.
     gone_at: Option<f64>,
-    /// What there was at the last look, and what happened since the first.
+    /// The processes at the last look, and the events since the first.
     standing: Standing,
     events: Vec<Event>,
 }

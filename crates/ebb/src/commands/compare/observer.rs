@@ -110,14 +110,14 @@ impl Observer for Processes {
         })
     }
 
-    fn free_memory(&self, pid: u32) -> Result<FreeMemory, String> {
+    fn free_memory(&self, pid: u32) -> Option<FreeMemory> {
         let (mut sum, mut most) = (FreeMemory::default(), 0);
-        for pid in pids(pid)? {
+        for pid in pids(pid).ok()? {
             let heap = heap::read(pid, Some(Allocator::Glibc.name()), None, &self.counters);
             let heap = match heap {
                 Ok(heap) => heap,
                 Err(_) if has_ended(pid) => continue,
-                Err(error) => return Err(format!("{}: {}", name(pid), error.why)),
+                Err(_) => return None,
             };
             let parts = &heap.breakdown;
             let top = parts.main_top.resident + parts.secondary_tops.resident;
@@ -130,7 +130,7 @@ impl Observer for Processes {
                 (sum.trim_threshold_bytes, most) = (Some(thresholds.trim_threshold), free);
             }
         }
-        Ok(sum)
+        Some(sum)
     }
 
     fn trim(&self, pid: u32) -> Result<(), String> {
