@@ -99,7 +99,8 @@ impl Steps {
         let span = now_s - from_s;
         let looks = (self.looks as f64 * span / now_s) as usize;
         let kinds = steps::line_up(&mut steps, span, looks, &events);
-        let is_found = |step: &&FloorStep| found.contains(&(step.at_s + from_s));
+        let is_found =
+            |step: &&FloorStep| found.iter().any(|at_s| (at_s - from_s - step.at_s).abs() < 1e-3);
         let line = |step: &FloorStep| {
             let when = since_1970(span - step.at_s).max(0.0);
             let when = UNIX_EPOCH + std::time::Duration::from_secs_f64(when);
