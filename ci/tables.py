@@ -28,6 +28,7 @@ VARIANTS = {
     "jemalloc-1000": "jemalloc, decay 1000 ms",
     "jemalloc-tuned": "jemalloc, tuned",
     "floor": "glibc trimmed (floor)",
+    "glibc-arena-2": "glibc, `MALLOC_ARENA_MAX=2`",
     "glibc-arena2": "glibc, `MALLOC_ARENA_MAX=2`",
     "rust-jemalloc-1000": "jemalloc inside, decay 1000 ms",
     "rust-ebbmalloc": "ebbmalloc inside",

@@ -53,6 +53,8 @@ say
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
 # The labelled processes, and what each remedy brings.
 step EBB_LONG=1 cargo test -p ebbmalloc-cli --test why
+# Steps of running services, with what happened before each.
+step EBB_LONG=1 cargo test -p ebbmalloc-cli --test compare live::
 # Before a step builds another target/release/ebb.
 step cargo test -p ebbmalloc-cli --test library
 # What a look changes in services that fork: celery, PostgreSQL, redis while it saves.

@@ -28,4 +28,4 @@ pub use environment::{
     Choice, Environment, Library, SettingError, preload_entries, splits_in_preload,
 };
 pub use packages::Packages;
-pub use tunings::{CPYTHON_TO_MALLOC, Tuning, tunings};
+pub use tunings::{CPYTHON_TO_MALLOC, Tuning, USUAL, all_tunings, tuning, tunings};

@@ -1,4 +1,4 @@
-//! Settings that people deploy, for `ebb compare --tune`: few, each seen in public.
+//! Settings that people deploy: the variants that `ebb compare` knows by name, and what `--tune` tries. Few, each seen in public.
 //!
 //! The first of each allocator is none.
 
@@ -19,11 +19,16 @@ const fn none(allocator: Allocator) -> Tuning {
 
 const GLIBC: &[Tuning] = &[
     none(Allocator::Glibc),
-    Tuning { name: "glibc-arena2", env: &[("MALLOC_ARENA_MAX", "2")] },
-    Tuning { name: "glibc-arena1", env: &[("MALLOC_ARENA_MAX", "1")] },
-    Tuning { name: "glibc-trim64k", env: &[("MALLOC_TRIM_THRESHOLD_", "65536")] },
+    Tuning { name: "glibc-arena-2", env: &[("MALLOC_ARENA_MAX", "2")] },
+    Tuning { name: "glibc-arena-1", env: &[("MALLOC_ARENA_MAX", "1")] },
+    Tuning { name: "glibc-trim-64k", env: &[("MALLOC_TRIM_THRESHOLD_", "65536")] },
+    Tuning { name: "glibc-trim-4m", env: &[("MALLOC_TRIM_THRESHOLD_", "4194304")] },
     Tuning {
-        name: "glibc-mmap64k",
+        name: "glibc-trim-64k-arena-2",
+        env: &[("MALLOC_ARENA_MAX", "2"), ("MALLOC_TRIM_THRESHOLD_", "65536")],
+    },
+    Tuning {
+        name: "glibc-mmap-64k",
         env: &[("MALLOC_MMAP_THRESHOLD_", "65536"), ("MALLOC_TRIM_THRESHOLD_", "131072")],
     },
 ];
@@ -39,12 +44,18 @@ const JEMALLOC: &[Tuning] = &[
         env: &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000")],
     },
     Tuning {
+        name: "jemalloc-10000",
+        env: &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:10000,muzzy_decay_ms:10000")],
+    },
+    Tuning { name: "jemalloc-arena-1", env: &[("MALLOC_CONF", "narenas:1")] },
+    Tuning { name: "jemalloc-no-tcache", env: &[("MALLOC_CONF", "tcache:false")] },
+    Tuning {
         name: "jemalloc-decay0",
         env: &[("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")],
     },
     // Gunicorn with a dozen workers.
     Tuning {
-        name: "jemalloc-narenas1",
+        name: "jemalloc-gunicorn",
         env: &[(
             "MALLOC_CONF",
             "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true",
@@ -112,6 +123,33 @@ pub fn tunings(allocator: &str) -> Option<&'static [Tuning]> {
     }
 }
 
+/// The variants of a trial that chooses none.
+pub const USUAL: [&str; 9] = [
+    "glibc",
+    "glibc-arena-2",
+    "glibc-trim-64k",
+    "jemalloc",
+    "jemalloc-1000",
+    "jemalloc-5000",
+    "mimalloc",
+    "tcmalloc",
+    "ebbmalloc",
+];
+
+/// The allocator and its settings under this name. Hyphens do not count: older trials call it `glibc-arena2`.
+pub fn tuning(name: &str) -> Option<(Allocator, &'static Tuning)> {
+    let plain = |name: &str| name.replace('-', "");
+    let wanted = plain(name);
+    all_tunings().find(|(_, tuning)| plain(tuning.name) == wanted)
+}
+
+/// Every allocator's settings, those of the C library first.
+pub fn all_tunings() -> impl Iterator<Item = (Allocator, &'static Tuning)> {
+    let of =
+        |it: Allocator| tunings(it.name()).into_iter().flatten().map(move |tuning| (it, tuning));
+    Allocator::CHOICES.into_iter().rev().flat_map(of)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +166,17 @@ mod tests {
             assert_eq!(settings.len(), tunings.len(), "{allocator}: the same twice");
         }
         assert_eq!(tunings("hoard"), None);
+    }
+
+    #[test]
+    fn a_name_is_one_setting_and_old_spellings_are_known() {
+        for (allocator, known) in all_tunings() {
+            assert_eq!(tuning(known.name), Some((allocator, known)));
+        }
+        let env = |name: &str| tuning(name).map(|(_, tuning)| tuning.env[0]);
+        assert_eq!(env("glibc-arena2"), Some(("MALLOC_ARENA_MAX", "2")));
+        assert_eq!(env("glibc-trim64k"), Some(("MALLOC_TRIM_THRESHOLD_", "65536")));
+        assert_eq!(tuning("glibc-arena"), None);
+        assert!(USUAL.iter().all(|name| tuning(name).is_some_and(|(_, it)| it.name == *name)));
     }
 }

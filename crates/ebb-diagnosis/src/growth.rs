@@ -8,6 +8,7 @@ use crate::facts::growth::{Growth, LoadDependence, Point, Series, Trend};
 use ebb_process::snapshot::{Runtime, Snapshot};
 use ebb_statistics::slope::{self, End, Slope};
 
+pub mod causes;
 pub mod steps;
 
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.

@@ -8,6 +8,7 @@ use super::settings;
 use ebb_allocators::Allocator;
 
 use crate::facts::diagnosis::{Cause, VerdictKind};
+use ebb_process::heap::NO_HUGE_PAGES;
 use ebb_process::snapshot::{Runtime, Snapshot, TargetKind};
 
 /// The step that follows from a verdict: a command, then what it is for after a colon. It contains the remedy for the
@@ -71,7 +72,7 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
             "--variants glibc,ebbmalloc"
         }
         Some(cause) if settings::asks_for_huge_pages(cause, snapshot) => {
-            "--variants glibc,glibc+GLIBC_TUNABLES=glibc.malloc.hugetlb=0,ebbmalloc"
+            &format!("--variants glibc,glibc+{NO_HUGE_PAGES},ebbmalloc")
         }
         Some(Cause::Tops) if is_glibc(snapshot) => {
             "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc"

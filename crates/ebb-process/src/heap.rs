@@ -216,9 +216,24 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Its setting for huge pages.
 pub const HUGE_PAGES: &str = "glibc.malloc.hugetlb";
 
+macro_rules! no_huge_pages {
+    () => {
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=0"
+    };
+}
+
 /// What ends the huge pages of glibc's malloc; with `transparent_hugepage/enabled` at `always` the kernel goes on making
 /// some of its own.
-pub const NO_HUGE_PAGES: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=0";
+pub const NO_HUGE_PAGES: &str = no_huge_pages!();
+
+/// What to do about them.
+pub const HUGE_PAGES_REMEDY: &str = concat!(
+    "start it with ",
+    no_huge_pages!(),
+    " (`ebb fix -a glibc --env ",
+    no_huge_pages!(),
+    " FILE`), or on an allocator that refuses huge pages"
+);
 
 /// What they cost. `by_user`: the setting is the user's.
 fn huge_pages_note(found: HugePages, by_user: bool) -> String {

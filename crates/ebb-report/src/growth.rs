@@ -5,9 +5,8 @@ use std::fmt::Write;
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
 use super::figures::duration;
-use ebb_diagnosis::facts::growth::{
-    Change, Difference, EventKind, FloorStep, Growth, Series, Trend, Unit,
-};
+use super::steps;
+use ebb_diagnosis::facts::growth::{Change, Difference, FloorStep, Growth, Series, Trend, Unit};
 
 /// A series that moved by less has no line in the short form.
 const LEAST_MOVE: u64 = 100_000;
@@ -26,7 +25,7 @@ pub fn render(growth: &Growth, form: Form) -> String {
             for trend in growth.trends.iter().filter(moves) {
                 let _ = writeln!(out, "{}", line(trend));
             }
-            for line in steps(growth, form) {
+            for line in step_lines(growth, form) {
                 let _ = writeln!(out, "{line}");
             }
             for line in diagnosis::short::next(&growth.verdict, &growth.last.findings, columns) {
@@ -38,7 +37,7 @@ pub fn render(growth: &Growth, form: Form) -> String {
             for trend in &growth.trends {
                 let _ = writeln!(out, "{}", line(trend));
             }
-            for line in steps(growth, form) {
+            for line in step_lines(growth, form) {
                 let _ = writeln!(out, "{line}");
             }
             if let Some(next) = &growth.verdict.next {
@@ -81,8 +80,9 @@ fn line(trend: &Trend) -> String {
 }
 
 /// The steps of the floor, and the events that they follow. The short form has the largest step only.
-fn steps(growth: &Growth, form: Form) -> Vec<String> {
-    let causes = growth.events.iter().filter(|kind| kind.more_than_chance).map(cause_line);
+fn step_lines(growth: &Growth, form: Form) -> Vec<String> {
+    let causes = steps::cause_lines(&growth.events).map(|line| format!("* {line}"));
+    let step_line = |step: &FloorStep| format!("- {}", steps::step_line(step));
     let count = growth.steps.len();
     let largest = growth.steps.iter().max_by_key(|step| step.bytes.abs());
     let Some(largest) = largest.filter(|_| matches!(form, Form::Short(_)) && count > 1) else {
@@ -90,28 +90,6 @@ fn steps(growth: &Growth, form: Form) -> Vec<String> {
     };
     let line = format!("{}; {} more: -v", step_line(largest), count - 1);
     std::iter::once(line).chain(causes.take(1)).collect()
-}
-
-fn step_line(step: &FloorStep) -> String {
-    let mb = |bytes: i64| format!("{:+.1}", bytes as f64 / 1e6);
-    let events = match step.events.as_slice() {
-        [] => String::new(),
-        events => format!(", after {}", events.join(", ")),
-    };
-    format!(
-        "- step of the floor at {}: {} MB ({} to {}){events}",
-        duration(step.at_s),
-        mb(step.bytes),
-        mb(step.low),
-        mb(step.high)
-    )
-}
-
-fn cause_line(kind: &EventKind) -> String {
-    format!(
-        "* the floor rises after {} more often than by chance: {} rises, {:.1} expected",
-        kind.label, kind.rises, kind.expected
-    )
 }
 
 /// What changed between two snapshots.

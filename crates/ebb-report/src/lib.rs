@@ -5,7 +5,7 @@
 //!
 //! - [`tables`], [`latency`], [`figures`]: the contents of a trial's tables, and numbers.
 //! - [`text`], [`markdown`], [`html`], [`export`]: the renderings of a trial.
-//! - [`diagnosis`], [`growth`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
+//! - [`diagnosis`], [`growth`], [`steps`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
 
 mod chart;
 pub mod diagnosis;
@@ -19,6 +19,7 @@ pub mod latency;
 pub mod markdown;
 pub mod metrics;
 mod notes;
+pub mod steps;
 mod table;
 pub mod tables;
 pub mod text;

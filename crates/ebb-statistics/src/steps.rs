@@ -11,6 +11,10 @@
 
 use super::median;
 
+mod monitor;
+
+pub use monitor::Monitor;
+
 /// Fewer points have no steps.
 pub const LEAST_POINTS: usize = 240;
 /// An excursion of fewer points than this is no part of the floor,
@@ -25,6 +29,8 @@ const BETTER_THAN_A_LINE: f64 = 1.5;
 const SAME_TWICE: f64 = 0.7;
 /// Their evidence is weaker, since there are fewer.
 const TWICE: f64 = 1.4;
+/// A value this much further above the floor than the usual one is part of a burst.
+const USUAL_HEIGHT: f64 = 3.0;
 /// The 97.5 % point of the normal distribution.
 const Z: f64 = 1.959_964;
 
@@ -68,8 +74,11 @@ pub fn steps(points: &[(f64, f64)], least: f64) -> Vec<Step> {
                 places.remove(index);
             }
             _ => {
-                let found = places.iter().zip(judged);
-                return found.map(|(&place, levels)| levels.step(points[place].0)).collect();
+                let found = ends.windows(3).zip(judged);
+                let at = |ends: &[usize], levels: &Levels| floor.date(ends[1], ends[2], levels);
+                return found
+                    .map(|(ends, levels)| levels.step(points[at(ends, &levels)].0))
+                    .collect();
             }
         }
     }
@@ -118,6 +127,15 @@ impl Floor {
         best.map(|(_, place)| place)
     }
 
+    /// When the floor of `levels` changed. A rise during a burst shows at its end, and a burst that ends on a higher floor seems
+    /// to begin with it: its middle is off by half of it at most.
+    fn date(&self, place: usize, to: usize, levels: &Levels) -> usize {
+        let above: Vec<f64> = self.values[place..to].iter().map(|it| it - levels.high).collect();
+        let usual = median(&above).unwrap_or_default() * USUAL_HEIGHT;
+        let burst = above.iter().take(self.width).take_while(|it| **it > usual).count();
+        if burst < self.width { place + burst / 2 } else { place }
+    }
+
     /// The floors before and after `place` by blocks of `width`.
     fn levels(&self, from: usize, place: usize, to: usize, width: usize) -> Levels {
         let minimum = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);
@@ -130,6 +148,8 @@ impl Floor {
 /// Two floors, one after the other.
 struct Levels {
     change: f64,
+    /// The second floor.
+    high: f64,
     error: f64,
     /// The sum of the blocks' deviations from their floor.
     deviation: f64,
@@ -147,6 +167,7 @@ impl Levels {
         let lengths = 1.0 / before.len() as f64 + 1.0 / after.len() as f64;
         Self {
             change: high - low,
+            high,
             // The deviation of a median of normal values, from that of the values, by their absolute deviations.
             error: 1.4826 * 1.2533 * middle(&deviations) * (lengths * dependence(&rest)).sqrt(),
             deviation: deviations.iter().sum(),

@@ -210,6 +210,7 @@ fn empty(variant: &Prepared) -> Variant {
         library: variant.library.clone(),
         beside: variant.beside.clone(),
         env: spec.env.clone(),
+        trim_once: spec.trim_once,
         decay: variant.decay,
         unavailable: variant.unavailable.clone(),
         ..Variant::new(&spec.name, &spec.allocator)

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// In the environment of everything that a run starts: what left its group is found by it.
@@ -104,11 +104,14 @@ impl<'a> Launch<'a> {
         } else {
             File::create(&self.stderr)
         };
+        // Opened here: an error of the start would blame the program.
+        let stdin = File::open("/dev/null")
+            .map_err(|error| problem("/dev/null, its standard input", &error))?;
         let mut command = Command::new(&program);
         command
             .args(arguments)
             .current_dir(self.cwd)
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(stdout)
             .stderr(stderr.map_err(|error| problem("its log", &error))?)
             .process_group(0);

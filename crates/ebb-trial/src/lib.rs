@@ -7,6 +7,7 @@
 //! - [`workload`], [`variant`], [`template`], [`sketch`]: what is to be done, as a file or as words of a command line.
 //! - [`summary`], [`cost`], [`canary`], [`traps`], [`disturbance`], [`refaults`]: figures, and what speaks against them.
 //! - [`verdict`], [`choice`], [`tuning`], [`against`]: a sentence; what to run; the settings; an earlier trial.
+//! - [`placebo`], [`remains`]: settings without effect; what no allocator changes.
 //! - [`launch`], [`sampler`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
 //! - [`schedule`], [`rounds`], [`engine`]: in which order, how often; all runs.
 
@@ -22,7 +23,9 @@ pub mod interrupt;
 pub mod launch;
 mod load;
 pub mod logs;
+pub mod placebo;
 pub mod refaults;
+pub mod remains;
 pub mod results;
 pub mod rounds;
 pub mod run;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub mod against;
+mod findings;
 mod measures;
 mod run;
 pub mod sureness;
@@ -18,6 +19,7 @@ pub mod sureness;
 use against::Against;
 use sureness::{Stopping, Trap, Tuned};
 
+pub use findings::{FreeMemory, Placebos, Remains};
 pub use measures::{Column, Difference, Figure, Measures, Summary, Unit};
 pub use run::{
     HealthAnswer, Live, LoadResult, Mark, Oom, Outcome, PhaseKind, PhaseSpan, Quantiles, Restart,
@@ -64,6 +66,12 @@ pub struct Trial {
     pub tuned: Option<Tuned>,
     /// Services were watched that ran already, not started for the trial.
     pub canary: Option<Canary>,
+    /// Settings of glibc's malloc that change nothing here.
+    #[serde(default)]
+    pub placebos: Option<Placebos>,
+    /// What no allocator changes, and the limit that would be enough.
+    #[serde(default)]
+    pub remains: Option<Remains>,
 }
 
 impl Trial {
@@ -182,6 +190,9 @@ pub struct Variant {
     pub command: Option<Vec<String>>,
     /// The environment that makes it this variant, without the preload.
     pub env: BTreeMap<String, String>,
+    /// malloc_trim was called in it once from outside, when its last rest began; such a variant is a reference too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trim_once: bool,
     /// When it means to give idle memory back, where its settings tell.
     pub decay: Option<Decay>,
     /// Why it could not be run at all (not installed, with the package that has it).
@@ -195,6 +206,11 @@ impl Variant {
     /// A variant without settings, before anything was found for it or run.
     pub fn new(name: &str, allocator: &str) -> Variant {
         Variant { name: name.to_owned(), allocator: allocator.to_owned(), ..Variant::default() }
+    }
+
+    /// Whether it shows what is possible and cannot be deployed, so it is never recommended.
+    pub fn is_reference(&self) -> bool {
+        self.beside.is_some() || self.trim_once
     }
 
     /// The figure of a column over the complete runs.

@@ -6,11 +6,12 @@
 use super::disturbance::{self, LoadPhases};
 use super::launch::{self, Launch, Process};
 use super::sampler::{Sampler, ServiceCgroup};
+use super::schedule::Step;
 use super::summary;
 use super::template;
 use super::variant::Prepared;
 use super::workload::Companion;
-use crate::results::{Oom, Outcome, Run, Trim};
+use crate::results::{Oom, Outcome, PhaseKind, Run, Trim};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,6 +110,7 @@ impl RunContext<'_> {
         let cgroup = trial.observer.cgroup(service.pid());
         let kills = || cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills());
         let kills_before = kills();
+        recorder.record.limit_bytes = cgroup.as_ref().and_then(|cgroup| cgroup.limit_bytes());
         let start = ServiceStart { at: started, cgroup: cgroup.clone() };
         let result = self.run_service(trial, variant, &mut service, start, recorder);
         service.stop(Duration::from_secs_f64(self.workload.service.stop_timeout_s));
@@ -121,7 +123,7 @@ impl RunContext<'_> {
                     .and_then(|oom| oom.at_s)
                     .or(record.phases.last().map(|phase| phase.to_s)),
                 kills: now - before,
-                limit_bytes: cgroup.as_ref().and_then(|cgroup| cgroup.limit_bytes()),
+                limit_bytes: record.limit_bytes,
             },
         );
         result
@@ -160,10 +162,17 @@ impl RunContext<'_> {
             None => None,
         };
         let mut monitors = Monitors { zero, sampler: &sampler, health: health.as_ref(), loaded };
+        let is_rest = |step: &Step| self.workload.phases[step.phase].kind == PhaseKind::Idle;
+        let last_rest = trial.steps.iter().rposition(is_rest);
         let result = (|| -> Result<(), RunError> {
             for (index, step) in trial.steps.iter().enumerate() {
                 on_step(StepEvent::Begins(index));
                 let phase = &self.workload.phases[step.phase];
+                if variant.spec.trim_once && last_rest == Some(index) {
+                    trial.observer.trim(pid).map_err(|reason| {
+                        RunError::Discarded(format!("malloc_trim from outside: {reason}"))
+                    })?;
+                }
                 let seconds =
                     self.step(trial, phase, step.round, service, &mut monitors, record)?;
                 on_step(StepEvent::Took(index, seconds));
@@ -181,6 +190,7 @@ impl RunContext<'_> {
             Option::zip(throttled(), throttled_before).map(|(now, before)| now - before);
         result?;
         if variant.spec.is_libc() {
+            record.free = trial.observer.free_memory(pid);
             self.trim(trial, pid, record);
         }
         Ok(())

@@ -6,7 +6,7 @@
 use super::disturbance::Machine;
 use super::refaults::{Held, Refaults};
 use super::variant::Prepared;
-use crate::results::Sample;
+use crate::results::{FreeMemory, Sample};
 use ebb_process::instruments::Instrument;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,16 @@ pub trait Observer: Send + Sync {
     /// Instruments that are switched on in processes of the tree.
     fn instruments(&self, _pid: u32) -> Vec<Instrument> {
         Vec::new()
+    }
+
+    /// Free memory of glibc's malloc in the tree; `None` where a heap cannot be read.
+    fn free_memory(&self, _pid: u32) -> Option<FreeMemory> {
+        None
+    }
+
+    /// Calls malloc_trim(0) in every process of the tree, from outside; the message names the one where it failed.
+    fn trim(&self, _pid: u32) -> Result<(), String> {
+        Err("there is no way to call it".to_owned())
     }
 
     /// What the whole machine does, and we of it; `None` where it cannot be read.

@@ -1,10 +1,10 @@
 //! The variants: the ones that the tool knows, and the words of `--variants`.
 //!
 //! `NAME`, `NAME+KEY=VALUE...` or `NEW=NAME+KEY=VALUE...`, a comma between two, double quotes hold
-//! commas and plus signs. Pure: whether the allocator is installed is found out by `commands/compare`.
+//! commas and plus signs. `+trim-once` stands for a setting too. The known names are those of `ebb_allocators::tuning`. Pure: whether the allocator is installed is found out by `commands/compare`.
 
 use super::workload::VariantTable;
-use ebb_allocators::{Allocator, Decay};
+use ebb_allocators::{Allocator, Decay, all_tunings, tuning};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -23,6 +23,8 @@ pub struct VariantSpec {
     pub command: Option<Vec<String>>,
     /// The environment that makes it this variant.
     pub env: BTreeMap<String, String>,
+    /// malloc_trim is called in it once from outside, when its last rest begins.
+    pub trim_once: bool,
 }
 
 impl VariantSpec {
@@ -32,35 +34,8 @@ impl VariantSpec {
     }
 }
 
-/// A known variant: its name, its allocator, and the setting that makes it this variant.
-type Known = (&'static str, Allocator, Option<(&'static str, &'static str)>);
-
-/// Name, allocator, environment of each variant that needs no definition; the first are the default
-/// of a trial, all of them.
-const KNOWN: [Known; 9] = [
-    (Allocator::Glibc.name(), Allocator::Glibc, None),
-    ("glibc-arena2", Allocator::Glibc, Some(("MALLOC_ARENA_MAX", "2"))),
-    ("glibc-trim64k", Allocator::Glibc, Some(("MALLOC_TRIM_THRESHOLD_", "65536"))),
-    (Allocator::Jemalloc.name(), Allocator::Jemalloc, None),
-    (
-        "jemalloc-1000",
-        Allocator::Jemalloc,
-        Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:1000")),
-    ),
-    (
-        "jemalloc-5000",
-        Allocator::Jemalloc,
-        Some(("MALLOC_CONF", "background_thread:true,dirty_decay_ms:5000,muzzy_decay_ms:5000")),
-    ),
-    (Allocator::Mimalloc.name(), Allocator::Mimalloc, None),
-    (Allocator::Tcmalloc.name(), Allocator::Tcmalloc, None),
-    (Allocator::Ebbmalloc.name(), Allocator::Ebbmalloc, None),
-];
-
-/// The names of the variants that need no definition, in the order of a trial that chooses none.
-pub fn known_names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|(name, _, _)| *name)
-}
+/// The setting of a variant that is trimmed once from outside, when its last rest begins.
+pub const TRIM_ONCE: &str = "trim-once";
 
 /// Reads the items of a trial, in order; `own` are the definitions of the workload. The message says what is wrong.
 pub fn parse(
@@ -93,6 +68,14 @@ fn parse_item(item: &str, own: &BTreeMap<String, VariantTable>) -> Result<Varian
     let mut spec = lookup(&base, own)?;
     let mut plain_name = spec.name.clone();
     for setting in parts {
+        if setting == TRIM_ONCE {
+            if !spec.is_libc() {
+                return Err(format!("variant \"{item}\": only glibc can be trimmed from outside"));
+            }
+            spec.trim_once = true;
+            plain_name.push_str(&format!("+{TRIM_ONCE}"));
+            continue;
+        }
         let parts = setting.split_once('=').filter(|(key, _)| !key.is_empty());
         let (key, value) =
             parts.ok_or_else(|| format!("variant \"{item}\": \"{setting}\" is not KEY=VALUE"))?;
@@ -113,18 +96,20 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
             linked: table.linked,
             command: table.command.clone(),
             env: table.env.clone(),
+            trim_once: false,
         });
     }
-    if let Some((name, allocator, setting)) = KNOWN.iter().find(|(name, _, _)| *name == base) {
-        let env = setting.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-        let (name, allocator) = ((*name).into(), allocator.to_string());
+    if let Some((allocator, tuning)) = tuning(base) {
+        let env = tuning.env.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let (name, allocator) = (tuning.name.to_owned(), allocator.to_string());
         return Ok(VariantSpec { name, allocator, env, ..VariantSpec::default() });
     }
     if base.contains('/') {
         let name = base.rsplit('/').next().unwrap_or(base).to_owned();
         return Ok(VariantSpec { name, allocator: base.to_owned(), ..VariantSpec::default() });
     }
-    let known: Vec<String> = own.keys().cloned().chain(known_names().map(str::to_owned)).collect();
+    let known = all_tunings().map(|(_, tuning)| tuning.name);
+    let known: Vec<&str> = own.keys().map(String::as_str).chain(known).collect();
     Err(format!(
         "variant \"{base}\" is not known; known are {}, or the path of a shared object",
         known.join(", ")
@@ -180,12 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn the_nine_known_variants_parse_by_their_names() {
-        let items: Vec<String> = known_names().map(str::to_owned).collect();
-        let specs = parse(&items, &BTreeMap::new()).unwrap();
+    fn the_usual_variants_parse_by_their_names() {
+        let specs = parse(&ebb_allocators::USUAL.map(str::to_owned), &BTreeMap::new()).unwrap();
         assert_eq!(specs.len(), 9);
         assert_eq!(specs[1].env["MALLOC_ARENA_MAX"], "2");
         assert_eq!(specs.iter().filter(|spec| spec.is_libc()).count(), 3);
+    }
+
+    #[test]
+    fn a_trim_from_outside_is_a_setting_of_glibc() {
+        let specs = parse_one("glibc+trim-once,x=glibc-arena-2+trim-once").unwrap();
+        let seen: Vec<(&str, bool)> =
+            specs.iter().map(|spec| (spec.name.as_str(), spec.trim_once)).collect();
+        assert_eq!(seen, [("glibc+trim-once", true), ("x", true)]);
+        assert_eq!((specs[0].env.len(), specs[1].env.len()), (0, 1));
     }
 
     /// The words, and of the last item the name, the allocator and the settings.
@@ -220,6 +213,7 @@ mod tests {
         for (text, expected) in [
             ("glibk", "\"glibk\" is not known"),
             ("glibc+FOO", "\"FOO\" is not KEY=VALUE"),
+            ("jemalloc+trim-once", "only glibc can be trimmed"),
             ("glibc,glibc", "given twice"),
             ("x=jemalloc+A=\"b", "not closed"),
             ("", "no variant"),

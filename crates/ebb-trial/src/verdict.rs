@@ -44,7 +44,7 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
     let alive = variants[1..].iter().filter(|variant| !is_killed(variant));
     let others: Vec<Candidate> = alive.filter_map(Candidate::of).collect();
     if others.is_empty() {
-        let was_tried = variants[1..].iter().any(|other| other.beside.is_none());
+        let was_tried = variants[1..].iter().any(|other| !other.is_reference());
         let missing = if was_tried {
             "but no other variant has a complete run"
         } else {
@@ -78,7 +78,7 @@ struct Candidate<'a> {
 impl Candidate<'_> {
     fn of(variant: &Variant) -> Option<Candidate<'_>> {
         // A reference, never deployed.
-        if variant.beside.is_some() {
+        if variant.is_reference() {
             return None;
         }
         let summary = variant.summary.as_ref()?;
@@ -183,8 +183,8 @@ fn nobody_is_lower(first: &Variant, before: &Summary, held: f64, growth: Option<
 fn at_limit(variants: &[Variant]) -> Option<Verdict> {
     let (first, others) = variants.split_first()?;
     let killed = oom_kills_in_words(first)?;
-    // A variant with something besides its allocator is a reference, not a choice.
-    let choices = || others.iter().filter(|variant| variant.beside.is_none());
+    // A reference is no choice.
+    let choices = || others.iter().filter(|variant| !variant.is_reference());
     let mut survivors: Vec<&Variant> =
         choices().filter(|variant| variant.summary.is_some() && !is_killed(variant)).collect();
     let disturbed = cost::is_disturbed(variants);

@@ -1,6 +1,7 @@
 //! The table of all results of `ebb check`. An identifier is an interface: scripts look for it,
 //! `docs/check.md` has a section for each, and none changes its meaning.
 
+use ebb_process::heap::HUGE_PAGES_REMEDY;
 use serde::{Serialize, Serializer};
 
 /// How much a finding weighs.
@@ -16,7 +17,7 @@ pub enum Severity {
 }
 
 macro_rules! findings {
-    ($($(#[$doc:meta])+ $variant:ident $name:literal $severity:ident $remedy:literal;)+) => {
+    ($($(#[$doc:meta])+ $variant:ident $name:literal $severity:ident $remedy:expr;)+) => {
         /// What can be found.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Id {
@@ -147,8 +148,7 @@ findings! {
         "remove it, or use the setting of the allocator in charge";
     /// glibc's malloc makes more resident than it needs.
     HugePages "huge-pages" Note
-        "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 (`ebb fix -a glibc --env GLIBC_TUNABLES=glibc.malloc.hugetlb=0 FILE`), or \
-         on an allocator that refuses huge pages";
+        HUGE_PAGES_REMEDY;
     /// A process that is closed to us.
     Closed "closed" Unknown
         "run ebb as root, or as the user of the process (if the process changed its user, root only)";

@@ -76,7 +76,7 @@ pub struct FloorStep {
     pub events: Vec<String>,
 }
 
-/// Something that happened, of a file of events.
+/// Something that happened: of a file of events, or seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Seconds since the first look.

@@ -1,9 +1,10 @@
-//! Steps of the floor of all memory, and the events that they follow.
+//! Steps of the floor of all memory, and the events that they follow. Used by `ebb why --watch`, `ebb watch` and
+//! `ebb compare --live`.
 
 use std::collections::BTreeMap;
 
 use crate::facts::growth::{Event, EventKind, FloorStep, Growth, Point};
-use ebb_statistics::steps;
+use ebb_statistics::steps::{self, Monitor};
 
 /// A smaller step is no reason to look for a cause.
 const LEAST_STEP: f64 = 500_000.0;
@@ -20,23 +21,48 @@ const CHANCE: f64 = 0.05;
 pub(super) fn of(points: &[Point]) -> Vec<FloorStep> {
     let total: Vec<(f64, f64)> =
         points.iter().map(|point| (point.at_s, point.total as f64)).collect();
-    let steps = steps::steps(&total, LEAST_STEP);
-    let step = |step: steps::Step| FloorStep {
+    of_series(&total)
+}
+
+/// The steps of the floor of a series, in bytes at seconds since its first look.
+pub fn of_series(points: &[(f64, f64)]) -> Vec<FloorStep> {
+    steps::steps(points, LEAST_STEP).into_iter().map(floor_step).collect()
+}
+
+/// Finds them in a series that never ends.
+pub fn monitor() -> Monitor {
+    Monitor::new(LEAST_STEP)
+}
+
+/// A step before its events are known.
+pub fn floor_step(step: steps::Step) -> FloorStep {
+    FloorStep {
         at_s: step.at,
         bytes: step.change as i64,
         low: step.low as i64,
         high: step.high as i64,
         events: Vec::new(),
-    };
-    steps.into_iter().map(step).collect()
+    }
 }
 
 /// Lists the events before each step, and the kinds of event that rises follow.
 pub fn explain(growth: &mut Growth, events: &[Event]) {
-    let Some(span) = growth.points.last().map(|point| point.at_s).filter(|span| *span > 0.0) else {
-        return;
-    };
-    let look = span / (growth.points.len() - 1) as f64;
+    let span = growth.points.last().map_or(0.0, |point| point.at_s);
+    growth.events = line_up(&mut growth.steps, span, growth.points.len(), events);
+}
+
+/// Adds to each step the events before it. Returns the kinds of event that rises follow. All lie in `0..span`, in
+/// which there were so many looks.
+pub fn line_up(
+    steps: &mut [FloorStep],
+    span: f64,
+    looks: usize,
+    events: &[Event],
+) -> Vec<EventKind> {
+    if span <= 0.0 || looks < 2 {
+        return Vec::new();
+    }
+    let look = span / (looks - 1) as f64;
     let after = AFTER_S.max(AFTER_LOOKS * look);
     // A step is dated by the first look that shows it, so its event comes before that look.
     let precedes = |event_s: f64, step_s: f64| (step_s - after..=step_s).contains(&event_s);
@@ -44,7 +70,7 @@ pub fn explain(growth: &mut Growth, events: &[Event]) {
     for event in events.iter().filter(|event| (0.0..=span).contains(&event.at_s)) {
         kinds.entry(&event.label).or_default().push(event.at_s);
     }
-    for step in &mut growth.steps {
+    for step in steps.iter_mut() {
         // The latest event of each kind, the nearest to the step first.
         let nearest = |times: &[f64]| {
             times.iter().copied().filter(|&at| precedes(at, step.at_s)).max_by(f64::total_cmp)
@@ -56,7 +82,7 @@ pub fn explain(growth: &mut Growth, events: &[Event]) {
             near.into_iter().take(MOST_LABELS).map(|(_, label)| label.to_owned()).collect();
     }
     let rises: Vec<f64> =
-        growth.steps.iter().filter(|step| step.bytes > 0).map(|step| step.at_s).collect();
+        steps.iter().filter(|step| step.bytes > 0).map(|step| step.at_s).collect();
     let mut found: Vec<(f64, EventKind)> = kinds
         .iter()
         .map(|(label, times)| {
@@ -76,7 +102,7 @@ pub fn explain(growth: &mut Growth, events: &[Event]) {
         .filter(|(_, kind)| kind.rises > 0)
         .collect();
     found.sort_by(|left, right| left.0.total_cmp(&right.0));
-    growth.events = found.into_iter().map(|(_, kind)| kind).collect();
+    found.into_iter().map(|(_, kind)| kind).collect()
 }
 
 /// How much of `0..span` lies within `after` of one of `times`.

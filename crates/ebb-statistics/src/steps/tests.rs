@@ -50,8 +50,36 @@ fn planted_steps_are_found_at_their_time() {
     for (seed, points) in [(1, 720), (2, 1440), (3, 2880)] {
         let (hits, others) = planted(seed, points);
         println!("{points} points: {hits} found, {others} others");
-        assert!(hits >= 93 && others <= 12, "{points} points: {hits} found, {others} others");
+        assert!(hits >= 95 && others <= 5, "{points} points: {hits} found, {others} others");
     }
+}
+
+/// What a monitor tells of a series.
+fn monitored(series: &[(f64, f64)]) -> Vec<Step> {
+    let mut monitor = Monitor::new(0.5 * MB);
+    series.iter().flat_map(|&(at, value)| monitor.add(at, value)).collect()
+}
+
+#[test]
+fn a_monitor_tells_planted_steps_once_and_nothing_of_a_level_series() {
+    let mut random = fastrand::Rng::with_seed(21);
+    let (mut hits, mut others, mut wrong) = (0, 0, 0);
+    for _ in 0..100 {
+        let mut series = service(&mut random, 1440);
+        wrong += usize::from(!monitored(&series).is_empty());
+        let size = 50_f64.powf(random.f64()) * MB;
+        let place = random.usize(LEAST_POINTS / 2..4 * LEAST_POINTS);
+        series[place..].iter_mut().for_each(|point| point.1 += size);
+        let is_near = |step: &Step| (step.at - place as f64 * EACH).abs() <= 120.0;
+        let (near, far): (Vec<Step>, Vec<Step>) = monitored(&series).into_iter().partition(is_near);
+        hits += usize::from(!near.is_empty());
+        others += far.len() + near.len().saturating_sub(1);
+    }
+    println!("monitor: {hits} found, {others} others, {wrong} of 100 wrong");
+    assert!(
+        hits >= 95 && others <= 5 && wrong == 0,
+        "{hits} found, {others} others, {wrong} wrong"
+    );
 }
 
 #[test]

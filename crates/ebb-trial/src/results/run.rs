@@ -1,8 +1,10 @@
 //! One run of a variant as it was measured: its phases, its samples, what else was observed. Moments (`at_s`, `from_s`,
 //! `to_s`) count from readiness, rounds and repetitions from 1.
 
+use super::findings::FreeMemory;
 use super::measures::Measures;
 use crate::results::sureness::Disturbance;
+use ebb_diagnosis::facts::growth::{EventKind, FloorStep};
 use ebb_process::instruments::Instrument;
 use ebb_statistics::slope::Slope;
 use serde::{Deserialize, Serialize};
@@ -22,8 +24,14 @@ pub struct Run {
     pub live: Vec<Live>,
     /// Around the malloc_trim at the end.
     pub trim: Option<Trim>,
+    /// Free memory of glibc's malloc at the end, before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<FreeMemory>,
     /// Processes of it that were killed for lack of memory.
     pub oom: Option<Oom>,
+    /// The lowest memory limit that applied to its cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
     #[serde(default)]
     pub health: Vec<HealthAnswer>,
     /// Time for which a CPU quota held it back; `None` where there is no quota.
@@ -41,6 +49,12 @@ pub struct Run {
     pub slope: Option<Slope>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
+    /// Steps of the floor of a service that was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<FloorStep>,
+    /// The events after which its floor rose, the likeliest cause first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventKind>,
 }
 
 impl Run {

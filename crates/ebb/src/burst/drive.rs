@@ -45,11 +45,13 @@ fn connection(plan: &Plan, next: &AtomicU64, start: Instant) -> Tally {
             return tally;
         };
         std::thread::sleep(due.saturating_sub(start.elapsed()));
-        match send(&agent, plan, number) {
+        let url = &plan.urls[(number % plan.urls.len() as u64) as usize];
+        match send(&agent, plan, url) {
             Ok(status) if status < 400 => tally.answered(start.elapsed().saturating_sub(due)),
             Ok(status) => tally.failed(format!("status {status}")),
             Err(error) => {
-                tally.failed(error.to_string());
+                let host = url.authority().map_or("", |host| host.as_str());
+                tally.failed(format!("{host}: {error}"));
                 std::thread::sleep(AFTER_NO_ANSWER);
             }
         }
@@ -57,8 +59,7 @@ fn connection(plan: &Plan, next: &AtomicU64, start: Instant) -> Tally {
 }
 
 /// One request to its last byte; gives the status.
-fn send(agent: &ureq::Agent, plan: &Plan, number: u64) -> Result<u16, ureq::Error> {
-    let url = &plan.urls[(number % plan.urls.len() as u64) as usize];
+fn send(agent: &ureq::Agent, plan: &Plan, url: &ureq::http::Uri) -> Result<u16, ureq::Error> {
     let mut request = ureq::http::Request::builder().method(&plan.method).uri(url);
     if let Some(headers) = request.headers_mut() {
         headers.clone_from(&plan.headers);

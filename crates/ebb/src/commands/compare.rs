@@ -19,6 +19,7 @@ use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::{paint, signals, terminal};
 use earlier::Earlier;
+use ebb_allocators::{Allocator, USUAL};
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::logs::Logs;
@@ -27,9 +28,9 @@ use ebb_trial::rounds::{self, Rounds, Sure};
 use ebb_trial::run::TrialContext;
 use ebb_trial::sampler::RunCgroups;
 use ebb_trial::schedule::{self, Repetition};
-use ebb_trial::variant::{self, VariantSpec};
+use ebb_trial::variant::{self, TRIM_ONCE, VariantSpec};
 use ebb_trial::workload::Workload;
-use ebb_trial::{setup, traps, tuning, verdict};
+use ebb_trial::{placebo, remains, setup, traps, tuning, verdict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -55,9 +56,13 @@ pub struct Args {
     workload: Vec<PathBuf>,
 
     /// Variants, separated by commas: NAME, NAME+KEY=VALUE, NEW=NAME+KEY=VALUE. The others are compared with the
-    /// first. Default: the profile's, else all known variants.
+    /// first. Default: the profile's, else one to three of each allocator.
     #[arg(long, value_name = "LIST")]
     variants: Vec<String>,
+
+    /// Print the known variants with their settings.
+    #[arg(long)]
+    list_variants: bool,
 
     /// Try common settings of this allocator, and show how much they matter:
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, glibc.
@@ -144,6 +149,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(exit) = args.sketch.print()? {
         return Ok(exit);
     }
+    if args.list_variants {
+        terminal::print(&list_variants())?;
+        return Ok(Exit::Ok);
+    }
     if args.live.is_requested() {
         let output = output_folder(args)?;
         let trial = live::watch(&args.live, args.memory.into())?;
@@ -212,6 +221,7 @@ fn run_trial(
     let runs = engine::run_all(&context, variants, rounds, &mut |event| progress.report(&event));
     let variants = runs.variants;
     progress.finish();
+    let verdict = verdict::judge(&variants, context.metric);
     Ok(Trial {
         format: FORMAT,
         ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -228,7 +238,9 @@ fn run_trial(
         against: earlier.map(|earlier| earlier.compare(&variants, args.worse_from / 100.0)),
         tuned: args.tune.as_deref().and_then(|allocator| tuning::of(allocator, &variants)),
         canary: None,
-        verdict: verdict::judge(&variants, context.metric),
+        placebos: placebo::look(&variants),
+        remains: remains::look(&variants, &verdict),
+        verdict,
         traps: traps::look(&variants),
         variants,
         stopping: runs.stopping,
@@ -282,6 +294,19 @@ fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
     args.sketch.workload()?.ok_or_else(nothing)
 }
 
+/// One line per known variant: its name, and what it sets.
+fn list_variants() -> String {
+    let line = |name: &str, what: &str| format!("{name:24}{what}").trim_end().to_owned() + "\n";
+    let known = ebb_allocators::all_tunings().map(|(_, tuning)| {
+        let env: Vec<String> =
+            tuning.env.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        line(tuning.name, &env.join(" "))
+    });
+    let trimmed = format!("{}+{TRIM_ONCE}", Allocator::Glibc);
+    let what = "malloc_trim(0) is called once from outside when the last rest begins; a reference";
+    known.chain([line(&trimmed, what)]).collect()
+}
+
 /// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
 /// had, or the workload's choice.
 fn specs(
@@ -299,14 +324,13 @@ fn specs(
     parsed.map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The items of `--variants`, or those of the profile, or all: what the workload defines and the tool
-/// knows.
+/// The items of `--variants`, or those of the profile, or the usual ones and the workload's own.
 fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
     if !args.variants.is_empty() {
         return args.variants.clone();
     }
     workload.chosen_variants.clone().unwrap_or_else(|| {
-        variant::known_names().map(str::to_owned).chain(workload.variants.keys().cloned()).collect()
+        USUAL.map(str::to_owned).into_iter().chain(workload.variants.keys().cloned()).collect()
     })
 }
 

@@ -1,7 +1,9 @@
 //! `ebb watch`: exports the figures of `ebb why` for Prometheus, and never ends.
 //!
 //! A look at the kernel's figures is cheap; the heaps are read only at first and when memory has
-//! grown since.
+//! grown since. Steps of the floor are counted, and told on stderr.
+
+mod steps;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -17,6 +19,7 @@ use crate::terminal;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Snapshot};
 use ebb_process::target::{self, NotFound, Resolved};
+use steps::Steps;
 
 /// The heaps are read again when memory has changed by this part of what it was.
 const CHANGED: f64 = 0.05;
@@ -90,6 +93,7 @@ struct Figures {
     heaps: Vec<Process>,
     /// Memory at that time.
     read_at: Option<(Instant, u64)>,
+    steps: Steps,
 }
 
 impl Figures {
@@ -112,7 +116,9 @@ impl Figures {
             }
         }
         let age = self.read_at.map_or(0.0, |(then, _)| then.elapsed().as_secs_f64());
-        ebb_report::metrics::render(&ebb_diagnosis::of(snapshot), age)
+        let diagnosis = ebb_diagnosis::of(snapshot);
+        self.steps.look(&diagnosis).iter().for_each(|line| terminal::warn(line));
+        ebb_report::metrics::render(&diagnosis, age, &self.steps.figures)
             .map_err(|error| Failure::new(Exit::Internal, error.to_string()))
     }
 }

@@ -14,7 +14,7 @@ use ebb_process::look::Depth;
 use ebb_process::target::{self, Resolved};
 use ebb_report::diagnosis::Form;
 
-mod events;
+pub(super) mod events;
 mod subject;
 mod watch;
 
@@ -124,10 +124,11 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<Exit, F
     let events = |path: &PathBuf| events::read(path, start);
     // Wrong before the watch is better than wrong after it.
     args.events.as_ref().map(events).transpose()?;
-    let mut growth = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
-    if let Some(events) = args.events.as_ref().map(events).transpose()? {
-        ebb_diagnosis::growth::steps::explain(&mut growth, &events);
-    }
+    let (mut growth, seen) =
+        watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
+    let mut events = args.events.as_ref().map(events).transpose()?.unwrap_or_default();
+    events.extend(seen);
+    ebb_diagnosis::growth::steps::explain(&mut growth, &events);
     if args.json {
         terminal::print_json(&growth, true)?;
     } else {

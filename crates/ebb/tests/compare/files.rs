@@ -217,3 +217,14 @@ fn a_snapshot_on_a_full_disk_leaves_the_earlier_one_and_no_empty_file() {
         ],
     );
 }
+
+#[test]
+fn without_dev_null_that_is_named_and_not_the_service() {
+    let fixture = fixture();
+    let script = "mount -t tmpfs none /dev\n$EBB compare $WORKLOAD --variants glibc -n 1";
+    let workload = [("WORKLOAD", fixture.to_str().unwrap())];
+    let Some(finished) = on_a_disk(64, script, &workload) else {
+        skip!("no disk can be mounted here");
+    };
+    finished.expect(20, &["/dev/null, its standard input: No such file or directory"], &[]);
+}

@@ -83,3 +83,68 @@ fn what_cannot_be_watched_is_refused() {
         Finished::by(&mut ebb(&format!("compare --live {sides}"))).expect(64, &[], &[expected]);
     }
 }
+
+/// Holds as many MB as the file `size` says when it starts, and 8 MB more once there is a file `grow`.
+const GROWING: &str = r#"
+import os, sys, time
+folder = sys.argv[1]
+kept = [b"x" * (int(open(folder + "/size").read()) << 20)]
+print("ready", flush=True)
+while True:
+    if len(kept) == 1 and os.path.exists(folder + "/grow"):
+        kept.append(b"x" * (8 << 20))
+    time.sleep(0.1)
+"#;
+
+#[test]
+fn steps_are_lined_up_with_the_events_of_a_file_and_with_restarts() {
+    if std::env::var_os("EBB_LONG").is_none() {
+        return;
+    }
+    let folders = [0, 1].map(|_| tempfile::tempdir().unwrap());
+    let start = |index: usize, megabytes: u32| {
+        let folder = folders[index].path();
+        std::fs::write(folder.join("size"), megabytes.to_string()).unwrap();
+        Subject::start(Command::new("python3").args(["-c", GROWING]).arg(folder))
+    };
+    let (old, new) = (start(0, 20), start(1, 20));
+    let events = folders[0].path().join("events");
+    std::fs::write(&events, "").unwrap();
+    let sides = format!("old={} new={}", old.pid(), new.pid());
+    let line = format!("compare --live {sides} --for 90s --every 100ms --events");
+    let out = tempfile::tempdir().unwrap();
+    let mut command = ebb(&line);
+    let command = command.arg(&events).arg("-o").arg(out.path());
+    let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(30));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    std::fs::write(&events, format!("{} import\n", now.as_secs_f64())).unwrap();
+    std::fs::write(folders[0].path().join("grow"), "").unwrap();
+    std::thread::sleep(Duration::from_secs(20));
+    drop(new);
+    let _again = start(1, 50);
+    let finished = Finished::of(&tool.wait_with_output().unwrap());
+    finished.expect(
+        0,
+        &["! old: step of the floor at ", "MB (", "after import", "restart", "What remains: "],
+        &[],
+    );
+    let read = std::fs::read_to_string(out.path().join("results.json")).unwrap();
+    let trial: serde_json::Value = serde_json::from_str(&read).unwrap();
+    for (side, bytes, from_s, label) in [(0, 8.4e6, 29.0, "import"), (1, 31.5e6, 49.0, "restart")] {
+        let run = &trial["variants"][side]["runs"][0];
+        let [step] = list(&run["steps"]) else { panic!("one step: {}", run["steps"]) };
+        let (size, at_s) = (step["bytes"].as_f64().unwrap(), step["at_s"].as_f64().unwrap());
+        assert!((size - bytes).abs() < 1.5e6 && (from_s..from_s + 12.0).contains(&at_s), "{step}");
+        assert!(list(&step["events"]).iter().any(|event| event == label), "{step}");
+        let kinds = list(&run["events"]);
+        assert!(kinds.iter().any(|it| it["label"] == label && it["rises"] == 1), "{kinds:?}");
+    }
+}
+
+#[test]
+fn a_file_of_events_is_read_before_the_watch() {
+    let process = holder(1, "d");
+    let line = format!("compare --live a={0} b={0} --events /nowhere/events", process.pid());
+    Finished::by(&mut ebb(&line)).expect(64, &[], &["/nowhere/events"]);
+}

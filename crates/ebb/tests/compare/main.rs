@@ -14,6 +14,8 @@ mod interrupts;
 mod limits;
 mod live;
 mod page;
+
+mod settings;
 mod sketch;
 mod sure;
 mod trials;

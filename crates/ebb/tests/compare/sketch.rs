@@ -171,6 +171,7 @@ fn a_burst_that_cannot_be_sent_is_one_line_and_a_code() {
     drop(listener);
     for (line, code, stderr) in [
         (&*nobody, 20, &["none of 4 requests was answered", "refused"][..]),
+        ("http://nowhere.invalid/ -n 1", 20, &["failed 1 times: nowhere.invalid: "]),
         ("https://localhost/", 64, &["does not support TLS"]),
         ("localhost:80", 64, &["not http://HOST"]),
         ("http://h/ --rate 0", 64, &["not a number above 0"]),

@@ -9,9 +9,11 @@ use serde_json::Value;
 use crate::harness::*;
 use test_needs::{needs, skip};
 
-/// Runs a command to its end under `--verify --json`: its output and exit code.
+/// Runs a command to its end under `--verify --json`: its output and exit code. The looks go on until it ends, since a
+/// busy machine may take longer to start it than they last by default.
 pub fn verify(allocator: &str, command: &[&str]) -> (Value, Option<i32>) {
-    said(ebb().args(["run", "-a", allocator, "--verify", "--json", "--"]).args(command))
+    let options = ["--verify", "--verify-for", "5m", "--json", "--"];
+    said(ebb().args(["run", "-a", allocator]).args(options).args(command))
 }
 
 fn said(ebb: &mut Command) -> (Value, Option<i32>) {
@@ -33,7 +35,8 @@ pub fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn an_allocator_in_charge_of_the_whole_tree() {
     for library in [jemalloc(), ebbmalloc()] {
-        let code = "import subprocess as s; s.run(['sleep', '0.3']); exit(6)";
+        // So long that a look falls into it on a busy machine too.
+        let code = "import subprocess as s; s.run(['sleep', '3']); exit(6)";
         let (said, code) = verify(library.to_str().unwrap(), &["python3", "-c", code]);
         assert_eq!(said["in_charge"], true, "{said}");
         assert_eq!(said["library"], library.display().to_string());

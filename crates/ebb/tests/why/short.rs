@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
@@ -275,4 +276,50 @@ fn a_step_is_found_with_the_event_before_it() {
     let (bytes, at_s) = (steps[0]["bytes"].as_i64().unwrap(), steps[0]["at_s"].as_f64().unwrap());
     assert!((11_000_000..13_000_000).contains(&bytes) && (55.0..65.0).contains(&at_s), "{steps:?}");
     assert_eq!(steps[0]["events"][0], "import of a catalogue", "{steps:?}");
+}
+
+/// A real service that holds 12 MB more after its restart, watched by its name.
+#[test]
+fn an_endless_watch_tells_a_step_with_the_restart_before_it() {
+    const SERVICE: &str = r#"
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode())
+kept = b"x" * (int(sys.argv[2]) << 20)
+print("ready", flush=True)
+time.sleep(600)
+"#;
+    if std::env::var_os("EBB_LONG").is_none() {
+        return;
+    }
+    let name = format!("ebbstep{}", std::process::id());
+    let start = |megabytes: &str| {
+        let mut command = std::process::Command::new("python3");
+        Subject::start(command.args(["-c", SERVICE, &name, megabytes]))
+    };
+    let folder = harness::folder();
+    let file = folder.path().join("figures.prom");
+    let first = start("20");
+    let mut watch = harness::ebb();
+    watch.args(["watch", &name, "--every", "50ms", "--prometheus"]).arg(&file);
+    let mut watch = watch.stderr(std::process::Stdio::piped()).spawn().expect("ebb");
+    std::thread::sleep(Duration::from_secs(20));
+    drop(first);
+    let _second = start("32");
+    let figures = || std::fs::read_to_string(&file).unwrap_or_default();
+    let told = "ebb_floor_steps_total{direction=\"up\"} 1\n";
+    let end = std::time::Instant::now() + Duration::from_secs(300);
+    while !figures().contains(told) && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    watch.kill().unwrap();
+    let ended = Finished::of(&watch.wait_with_output().unwrap());
+    let text = figures();
+    assert!(text.contains(told), "{text}{}", ended.stderr);
+    let size = text.lines().find_map(|line| line.strip_prefix("ebb_last_floor_step_bytes "));
+    let size: i64 = size.expect("a size").parse().unwrap();
+    assert!((11_000_000..14_000_000).contains(&size), "{size}");
+    assert!(text.contains("ebb_last_floor_step_timestamp_seconds "), "{text}");
+    let line = ended.stderr.lines().find(|line| line.contains("step of the floor at 20"));
+    let line = line.unwrap_or_else(|| panic!("no step in {}", ended.stderr));
+    assert!(line.ends_with(", after restart"), "{line}");
 }

@@ -45,6 +45,7 @@ impl Earlier {
             linked: variant.linked,
             command: variant.command.clone(),
             env: variant.env.clone(),
+            trim_once: variant.trim_once,
         };
         self.trial.variants.iter().map(spec).collect()
     }

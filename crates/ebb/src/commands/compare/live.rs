@@ -5,17 +5,22 @@
 
 use super::{machine, observer};
 use crate::arguments;
+use crate::commands::why::events;
 use crate::exit::Failure;
 use crate::{signals, terminal};
+use ebb_diagnosis::facts::growth::Event;
+use ebb_diagnosis::growth::causes::Standing;
+use ebb_diagnosis::growth::steps;
+use ebb_process::cgroup::Place;
 use ebb_process::follow::{Followed, Look};
-use ebb_process::{MallocSource, environ, malloc_source};
+use ebb_process::{MallocSource, environ, malloc_source, tree};
 use ebb_report::figures;
 use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::results::{
     Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
     Workload,
 };
-use ebb_trial::{canary, launch};
+use ebb_trial::{canary, launch, remains};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -36,6 +41,11 @@ pub struct Args {
     /// Time between two looks.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = arguments::time)]
     every: Duration,
+
+    /// Name the events before each step of the floor (docs/diagnosis.md). FILE has a time and a label on each line:
+    /// 2026-11-25T19:00:00Z deploy
+    #[arg(long, value_name = "FILE", requires = "live")]
+    events: Option<PathBuf>,
 }
 
 fn parse_side(text: &str) -> Result<(String, String), String> {
@@ -64,6 +74,9 @@ struct Side {
     counter: Option<f64>,
     /// The time at which it was gone.
     gone_at: Option<f64>,
+    /// The processes at the last look, and the events since the first.
+    standing: Standing,
+    events: Vec<Event>,
 }
 
 /// Watches to the end, or to Ctrl-C.
@@ -73,10 +86,14 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
             "--for must be long enough for two looks, and --every at least 100ms",
         ));
     }
+    let started = SystemTime::now();
+    let events = |path: &PathBuf| events::read(path, started);
+    // Wrong before the watch is better than wrong after it.
+    args.events.as_ref().map(events).transpose()?;
     let mut sides = begin(&args.live)?;
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
     signals::end_trial(interrupt.clone(), groups)?;
-    let (started, zero) = (SystemTime::now(), Instant::now());
+    let zero = Instant::now();
     let observer = observer::Processes::default();
     terminal::warn(&format!(
         "watching {} for {}; Ctrl-C ends it and keeps the figures",
@@ -97,7 +114,9 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
         interrupt.wait_for::<()>(end.saturating_duration_since(Instant::now()), || None);
     }
     let seconds = zero.elapsed().as_secs_f64();
-    let mut variants: Vec<Variant> = sides.into_iter().map(|side| side.end(seconds)).collect();
+    let events = args.events.as_ref().map(events).transpose()?.unwrap_or_default();
+    let end = |side: Side| side.end(seconds, metric, &events);
+    let mut variants: Vec<Variant> = sides.into_iter().map(end).collect();
     let canary = canary::cut(seconds, args.every.as_secs_f64(), looks);
     canary::summarise(&mut variants, &canary, metric);
     Ok(trial(variants, canary, metric, started, seconds, interrupt.is_set()))
@@ -133,6 +152,8 @@ impl Side {
             cpu_s: 0.0,
             counter: None,
             gone_at: None,
+            standing: Standing::default(),
+            events: Vec::new(),
         }
     }
 
@@ -164,6 +185,17 @@ impl Side {
             self.cpu_s += (now - before).max(0.0);
             self.counter = Some(now);
         }
+        let place = look.cgroup.clone().or_else(|| Place::of(*look.tree.pids().first()?));
+        self.run.limit_bytes = place.as_ref().and_then(Place::limit_bytes);
+        let processes = look.tree.pids().iter().filter_map(|&pid| {
+            let (started, program) = tree::identity(pid)?;
+            let name = program.file_name().unwrap_or(program.as_os_str());
+            Some(((pid, started), name.to_string_lossy().into_owned()))
+        });
+        let standing = Standing::new(processes, place.as_ref().and_then(Place::oom_kills));
+        let labels = standing.since(&self.standing).into_iter();
+        self.events.extend(labels.map(|label| Event { at_s, label }));
+        self.standing = standing;
         let cgroup = look.cgroup.as_ref().map(|place| place.read());
         self.run.samples.push(Sample {
             at_s,
@@ -194,7 +226,13 @@ impl Side {
         self.run.restarts.push(Restart { at_s, text });
     }
 
-    fn end(mut self, seconds: f64) -> Variant {
+    fn end(mut self, seconds: f64, metric: Metric, events: &[Event]) -> Variant {
+        let points = self.run.samples.iter();
+        let points: Vec<(f64, f64)> =
+            points.filter_map(|sample| Some((sample.at_s, metric.of(sample)? as f64))).collect();
+        let events = [self.events.as_slice(), events].concat();
+        self.run.steps = steps::of_series(&points);
+        self.run.events = steps::line_up(&mut self.run.steps, seconds, points.len(), &events);
         self.run.phases.push(PhaseSpan {
             name: "live".to_owned(),
             kind: PhaseKind::Load,
@@ -246,6 +284,7 @@ fn trial(
     seconds: f64,
     interrupted: bool,
 ) -> Trial {
+    let verdict = canary::judge(&variants, &canary, metric);
     Trial {
         format: FORMAT,
         ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -266,7 +305,9 @@ fn trial(
         limits: Limits::default(),
         max_rest: Vec::new(),
         interrupted,
-        verdict: canary::judge(&variants, &canary, metric),
+        placebos: None,
+        remains: remains::look(&variants, &verdict),
+        verdict,
         variants,
         stopping: None,
         traps: Vec::new(),

@@ -1,13 +1,14 @@
 //! How a trial looks at the processes of a service: from `ebb-process` to `ebb-trial`, which does not know it.
 
+use crate::relief::inject::malloc_trim;
 use ebb_allocators::Allocator;
 use ebb_process::cgroup::Place;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::instruments::Instrument;
-use ebb_process::{Counters, MallocSource, Tree, Unreadable};
+use ebb_process::{Counters, MallocSource, Tree, Unreadable, heap};
 use ebb_trial::disturbance::Machine;
 use ebb_trial::refaults;
-use ebb_trial::results::Sample;
+use ebb_trial::results::{FreeMemory, Sample};
 use ebb_trial::sampler::{Observer, Seen, ServiceCgroup};
 use ebb_trial::variant::Prepared;
 use std::path::Path;
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// A process that has just been started has no libraries yet: it is asked again for this long.
 const STARTING_LIMIT: Duration = Duration::from_secs(2);
+
+/// A thread may be at no place where malloc_trim can be called: it is waited for this long.
+const SAFE_PLACE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Published counters that are older say nothing of the live heap now.
 const COUNTERS_AGE: Duration = Duration::from_secs(2);
@@ -70,7 +74,7 @@ impl Processes {
             None => allocator == Allocator::Ebbmalloc.name() && self.counters.are_in_program(pid),
         };
         // What ended in the meantime held no memory at the end.
-        if found || !Path::new(&format!("/proc/{pid}")).exists() {
+        if found || has_ended(pid) {
             return Ok(());
         }
         Err(format!("{} has no {allocator} in its program", name(pid)))
@@ -106,6 +110,37 @@ impl Observer for Processes {
         })
     }
 
+    fn free_memory(&self, pid: u32) -> Option<FreeMemory> {
+        let (mut sum, mut most) = (FreeMemory::default(), 0);
+        for pid in pids(pid).ok()? {
+            let heap = heap::read(pid, Some(Allocator::Glibc.name()), None, &self.counters);
+            let heap = match heap {
+                Ok(heap) => heap,
+                Err(_) if has_ended(pid) => continue,
+                Err(_) => return None,
+            };
+            let parts = &heap.breakdown;
+            let top = parts.main_top.resident + parts.secondary_tops.resident;
+            let free = parts.glibc_free().resident;
+            sum.top_bytes += top;
+            sum.inside_bytes += free - top;
+            sum.arenas = Some(sum.arenas.unwrap_or(0) + heap.arenas.unwrap_or(0));
+            let thresholds = heap.glibc.and_then(|glibc| glibc.thresholds);
+            if let Some(thresholds) = thresholds.filter(|_| free >= most) {
+                (sum.trim_threshold_bytes, most) = (Some(thresholds.trim_threshold), free);
+            }
+        }
+        Some(sum)
+    }
+
+    fn trim(&self, pid: u32) -> Result<(), String> {
+        pids(pid)?.into_iter().try_for_each(|pid| match malloc_trim(pid, SAFE_PLACE_LIMIT) {
+            Ok(_) => Ok(()),
+            Err(_) if has_ended(pid) => Ok(()),
+            Err(left) => Err(format!("{}: {}", name(pid), left.why)),
+        })
+    }
+
     fn in_charge(&self, pid: u32, variant: &Prepared) -> Result<(), String> {
         let pid = i32::try_from(pid).map_err(|error| error.to_string())?;
         let tree = Tree::of(pid).map_err(|error| error.to_string())?;
@@ -114,6 +149,16 @@ impl Observer for Processes {
             false => takes_malloc_from(*pid, variant),
         })
     }
+}
+
+/// A process and its descendants.
+fn pids(root: u32) -> Result<Vec<i32>, String> {
+    let root = i32::try_from(root).map_err(|error| error.to_string())?;
+    Tree::of(root).map(|tree| tree.pids().to_vec()).map_err(|error| error.to_string())
+}
+
+fn has_ended(pid: i32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// What one process holds, in pages; `None` where it does not show it.

@@ -24,14 +24,12 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
         .map(|tuning| VariantSpec {
             name: tuning.name.to_owned(),
             allocator: allocator.to_owned(),
-            beside: None,
-            linked: false,
-            command: None,
             env: tuning
                 .env
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
+            ..VariantSpec::default()
         })
         .collect();
     // ebbmalloc serves CPython's objects without the variable.

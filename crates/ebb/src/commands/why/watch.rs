@@ -6,7 +6,8 @@ use crate::exit::Failure;
 use crate::look::Observer;
 use crate::signals::Ending;
 use crate::terminal;
-use ebb_diagnosis::facts::growth::{Growth, Point};
+use ebb_diagnosis::facts::growth::{Event, Growth, Point};
+use ebb_diagnosis::growth::causes::Standing;
 use ebb_process::look::Depth;
 use ebb_process::target::Resolved;
 use ebb_report::figures::duration;
@@ -19,14 +20,15 @@ const LOOKS: u32 = LEAST_POINTS as u32;
 const LONGEST: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
 
-/// Looks for that long, then concludes; earlier if asked to end or if the target does.
+/// Looks for that long, then concludes; earlier if asked to end or if the target does. Returns the events that the looks
+/// showed as well.
 pub fn watch(
     observer: &Observer,
     resolved: &Resolved,
     with_children: bool,
     time: Duration,
     every: Option<Duration>,
-) -> Result<Growth, Failure> {
+) -> Result<(Growth, Vec<Event>), Failure> {
     let every = every.unwrap_or((time / LOOKS).min(LONGEST)).max(STEP);
     let ending = Ending::listen()?;
     let start = Instant::now();
@@ -36,7 +38,7 @@ pub fn watch(
         duration(time.as_secs_f64())
     ));
     let mut windows = Windows::new(time);
-    let mut points = Vec::new();
+    let (mut points, mut events, mut standing) = (Vec::new(), Vec::new(), Standing::default());
     let mut last = None;
     let mut start_s = None;
     loop {
@@ -46,6 +48,9 @@ pub fn watch(
             break;
         }
         let start_s = *start_s.get_or_insert(snapshot.at_s);
+        let (at_s, before) = (snapshot.at_s - start_s, standing);
+        standing = Standing::of(&snapshot);
+        events.extend(standing.since(&before).into_iter().map(|label| Event { at_s, label }));
         let diagnosis = ebb_diagnosis::of(snapshot);
         let point = ebb_diagnosis::growth::point(&diagnosis, start_s);
         windows.add(&point);
@@ -58,7 +63,7 @@ pub fn watch(
         }
     }
     let last = last.ok_or_else(|| Failure::ended(&resolved.target.asked))?;
-    Ok(ebb_diagnosis::growth::of(points, last))
+    Ok((ebb_diagnosis::growth::of(points, last), events))
 }
 
 /// Says a line for each window of the time, so that a long watch is not silent.
