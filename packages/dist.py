@@ -110,6 +110,7 @@ def pack(built: Path, arch: str, out: Path, epoch: int, quick: bool) -> Path:
         debug = out / "tree" / f"{name}-debug"
         put(built / "ebb.debug", debug / "bin/ebb.debug")
         put(built / "libebbmalloc.so.debug", debug / "lib/libebbmalloc.so.debug")
+        put(built / f"{system.JEMALLOC}.debug", debug / f"lib/ebbmalloc/{system.JEMALLOC}.debug")
         archive.write(debug, out / f"{name}-debug.tar.gz", epoch, level)
     return tree
 

@@ -71,6 +71,19 @@ class Files(unittest.TestCase):
                     for path in (str(ROOT).encode() + b"/", home + b"/.cargo", home + b"/.rustup"):
                         self.assertFalse(path in data, f"{member.name} has {path}")
 
+    @unittest.skipIf(QUICK, "a quick build has no debug files")
+    def test_each_program_has_a_debug_file(self):
+        for path in DIST.glob("ebbmalloc-*-linux.tar.gz"):
+            with tempfile.TemporaryDirectory() as folder:
+                for archive in (path, path.with_name(path.name.replace("-linux", "-linux-debug"))):
+                    subprocess.run(["tar", "-xzf", archive, "-C", folder, "--strip-components", "1"], check=True)
+                for file in ("bin/ebb", "lib/libebbmalloc.so"):
+                    said = [subprocess.run(["readelf", "--notes", Path(folder) / name], check=True, capture_output=True, text=True).stdout
+                            for name in (file, f"{file}.debug")]
+                    program, debug = (re.search("Build ID: (.*)", notes)[1] for notes in said)
+                    self.assertEqual(program, debug, f"{path.name}: {file}")
+                self.assertTrue((Path(folder) / "lib/ebbmalloc/libjemalloc.so.2.debug").exists())
+
     def test_each_component_has_a_licence_and_its_text(self):
         bill = json.loads(one("*-ARCH-linux.cdx.json").read_text())
         self.assertEqual((bill["bomFormat"], bill["specVersion"]), ("CycloneDX", "1.6"))
