@@ -1,17 +1,20 @@
 //! From the facts of looks at processes to a verdict. Pure: nothing here reads a process or a clock.
 //!
 //! [`of`] diagnoses one look, [`difference::of`] compares two, [`growth::of`] concludes from many, [`growth::steps`] finds steps and the events before them; [`trim::judge`] says whether
-//! malloc_trim is to be called, [`workers::groups`] puts like processes together. What they return is plain data in
+//! malloc_trim is to be called, [`workers::groups`] puts like processes together, [`periods::compare`]
+//! compares two periods of a recording. What they return is plain data in
 //! [`facts`]. One look proves that memory is held, never a leak. `examples/diagnose.rs` does it for a file of `ebb snap`.
 //!
 //! Inside, from below: `ledger` says where the memory is, `settings` and `next` what can be done, [`findings`] gives each
 //! cause its figure, `verdict` the verdict in one sentence.
 
+pub mod autoscale;
 pub mod difference;
 pub mod findings;
 pub mod growth;
 mod ledger;
 mod next;
+pub mod periods;
 mod settings;
 pub mod trim;
 mod verdict;
@@ -19,8 +22,10 @@ pub mod workers;
 
 /// What a diagnosis concludes, as plain data.
 pub mod facts {
+    pub mod autoscale;
     pub mod diagnosis;
     pub mod growth;
+    pub mod periods;
     pub mod trim;
 }
 

@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::whole_file;
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -149,7 +150,8 @@ impl Carried {
             return Err(NotCached::Separator(path));
         }
         if !self.is_at(&path) {
-            write_whole(&path, self.bytes, 0o644).map_err(|error| NotCached::io(&path, error))?;
+            whole_file::replace(&path, self.bytes, Some(0o644))
+                .map_err(|error| NotCached::io(&path, error))?;
         }
         Ok(path)
     }
@@ -301,18 +303,6 @@ fn private(folder: &Path, open: Open) -> Result<(), NotCached> {
             "can be written by other users"
         });
     }
-    Ok(())
-}
-
-/// Writes a file as a whole or not at all: under another name, then renamed.
-pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".ebb-").tempfile_in(folder)?;
-    // Without the other name in its error.
-    file.as_file_mut().write_all(bytes)?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

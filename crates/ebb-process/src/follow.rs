@@ -1,6 +1,6 @@
 //! A target that is followed over its restarts.
 //!
-//! Used by `ebb compare --live`. A cgroup, a unit, a container and a name are looked up again at each look.
+//! Used by `ebb compare --live` and `ebb snap --to`. A cgroup, a unit, a container and a name are looked up again at each look.
 //! A process that was given by its number and has ended is found again by its program and its command
 //! line.
 
@@ -36,6 +36,8 @@ struct Command {
 pub struct Look {
     /// Its processes; empty while it is gone.
     pub tree: Tree,
+    /// The same by the processes that stand for it, each with its descendants; a cgroup is one.
+    pub replicas: Vec<Tree>,
     /// None of its first processes was there before.
     pub restarted: bool,
     /// Its cgroup, if the target was named by one.
@@ -62,18 +64,21 @@ impl Followed {
 
     /// What stands for it now.
     pub fn look(&mut self) -> Look {
-        let (roots, tree, cgroup) = match self.kind {
+        let trees = |roots: &[i32]| -> Vec<Tree> {
+            roots.iter().filter_map(|&root| Tree::of(root).ok()).collect()
+        };
+        let (roots, replicas, cgroup) = match self.kind {
             TargetKind::Pid => {
                 let roots: Vec<i32> = self.process().into_iter().collect();
-                (roots.clone(), with_descendants(&roots), None)
+                (roots.clone(), trees(&roots), None)
             }
             _ => match target::resolve(&self.asked) {
                 Ok(resolved) if resolved.cgroup.is_some() => {
                     let tree = Tree::of_pids(resolved.roots.clone());
-                    (resolved.roots, tree, resolved.cgroup)
+                    (resolved.roots, vec![tree], resolved.cgroup)
                 }
-                Ok(resolved) => (resolved.roots.clone(), with_descendants(&resolved.roots), None),
-                Err(_) => (Vec::new(), Tree::of_pids(Vec::new()), None),
+                Ok(resolved) => (resolved.roots.clone(), trees(&resolved.roots), None),
+                Err(_) => (Vec::new(), Vec::new(), None),
             },
         };
         let now: Vec<(i32, u64)> =
@@ -84,7 +89,7 @@ impl Followed {
         if !now.is_empty() {
             self.roots = now;
         }
-        Look { tree, restarted, cgroup }
+        Look { tree: joined(&replicas), replicas, restarted, cgroup }
     }
 
     /// The process that was given by its number, or what was started in its place.
@@ -118,14 +123,12 @@ fn command(pid: i32) -> Option<Command> {
     (!words.is_empty()).then_some(Command { program, words })
 }
 
-/// Processes with their descendants.
-fn with_descendants(roots: &[i32]) -> Tree {
+/// The processes of all of them.
+fn joined(replicas: &[Tree]) -> Tree {
     let mut pids = Vec::new();
-    for tree in roots.iter().filter_map(|&root| Tree::of(root).ok()) {
-        for &pid in tree.pids() {
-            if !pids.contains(&pid) {
-                pids.push(pid);
-            }
+    for &pid in replicas.iter().flat_map(Tree::pids) {
+        if !pids.contains(&pid) {
+            pids.push(pid);
         }
     }
     Tree::of_pids(pids)

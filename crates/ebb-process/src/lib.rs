@@ -8,6 +8,7 @@
 //! - [`library`], [`carried`]: an allocator's library that fits a program; the one that this program carries.
 //! - [`root`], [`environ`], [`inherited`], [`look`]: how a process sees files and variables; limits of a look.
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
+//! - [`record`], [`recording`], [`whole_file`]: one line of JSON per look, days of them in a folder; a file whole or not at all.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
 //! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
 //! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
@@ -35,11 +36,14 @@ mod memory;
 pub mod pool;
 pub mod program;
 pub mod python;
+pub mod record;
+pub mod recording;
 pub mod root;
 pub mod runtime;
 pub mod snapshot;
 pub mod target;
 pub mod tree;
+pub mod whole_file;
 
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain, started_malloc_source};
 pub use counters::Counters;

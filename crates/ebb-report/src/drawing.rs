@@ -11,7 +11,8 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 /// Patterns of the lines; the first is solid.
-const DASHES: [&str; 8] = ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3", "20 3", "6 2 6 6"];
+pub const DASHES: [&str; 8] =
+    ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3", "20 3", "6 2 6 6"];
 
 /// Number of colours that the page defines as `--line-0` and so on.
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
-use super::figures::duration;
 use super::steps;
 use ebb_diagnosis::facts::growth::{Change, Difference, FloorStep, Growth, Series, Trend, Unit};
 

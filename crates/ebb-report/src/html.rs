@@ -157,7 +157,7 @@ fn legend(timeline: &Timeline) -> Vec<Json> {
 }
 
 /// The lines for the script: the values under the pointer.
-fn data(timeline: &Timeline) -> String {
+pub(super) fn data(timeline: &Timeline) -> String {
     let lines = timeline.lines.iter().map(|line| {
         let points = line.median.iter().map(|(at_s, mb)| (tenths(*at_s), tenths(*mb)));
         json!({ "variant": line.variant, "name": line.name, "points": points.collect::<Vec<_>>() })

@@ -5,8 +5,10 @@
 //!
 //! - [`tables`], [`latency`], [`figures`]: the contents of a trial's tables, and numbers.
 //! - [`text`], [`markdown`], [`html`], [`export`]: the renderings of a trial.
+//! - [`periods`]: two periods of a recording.
 //! - [`diagnosis`], [`growth`], [`steps`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
 
+mod autoscale;
 mod chart;
 pub mod diagnosis;
 mod drawing;
@@ -19,6 +21,7 @@ pub mod latency;
 pub mod markdown;
 pub mod metrics;
 mod notes;
+pub mod periods;
 pub mod steps;
 mod table;
 pub mod tables;

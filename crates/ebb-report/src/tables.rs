@@ -4,11 +4,11 @@
 //! terminal, the Markdown and the page never say different things.
 
 use super::table::{Cell, Row, Table, no_figure};
-use super::{figures, latency, notes};
+use super::{autoscale, figures, latency, notes};
 use ebb_allocators::Allocator;
 use ebb_trial::results::against::{Against, Change};
 use ebb_trial::results::sureness::Reading;
-use ebb_trial::results::{Column, Difference, Figure, Trial, Unit, Variant};
+use ebb_trial::results::{Autoscale, Column, Difference, Figure, Trial, Unit, Variant};
 
 const MEMORY: [Column; 10] = [
     Column::Baseline,
@@ -86,7 +86,26 @@ pub fn of(trial: &Trial) -> Vec<Table> {
     tables.retain(Table::has_figures);
     tables.extend(latencies(trial));
     tables.extend(trial.against.as_ref().map(|against| changes(trial, against, &DIFFERENCE)));
+    tables.extend(trial.autoscale.as_ref().map(|autoscale| autoscaled(trial, autoscale)));
     tables
+}
+
+/// What an autoscaler would have done.
+fn autoscaled(trial: &Trial, autoscale: &Autoscale) -> Table {
+    let rows = trial.variants.iter().filter_map(|variant| {
+        let outcome = autoscale.variants.get(&variant.name)?;
+        let cell = |(_, of): &autoscale::Figure| Cell::figure(of(outcome), None);
+        Some(Row::of(trial, &variant.name, autoscale::FIGURES.iter().map(cell)))
+    });
+    Table {
+        title: "Autoscaler".to_owned(),
+        caption: format!(
+            "simulated from the run with the middle number of replicas: HPA or KEDA with {} to {} replicas, and VPA",
+            autoscale.settings.min, autoscale.settings.max
+        ),
+        columns: autoscale::FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        rows: rows.collect(),
+    }
 }
 
 /// The distribution of latencies, where loads tell it.

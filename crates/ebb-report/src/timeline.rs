@@ -71,21 +71,34 @@ impl Timeline {
                 ..line(index, variant, &shades, end_s, trial.metric)
             })
             .collect();
+        let since = match trial.canary {
+            Some(_) => "since the beginning",
+            None => "after readiness",
+        };
+        Timeline { shades, end_s, ..Timeline::of_lines(lines, since) }
+    }
+
+    /// Lines that end at different times, without phases.
+    pub fn of_lines(lines: Vec<Line>, since: &'static str) -> Timeline {
         let highest = |line: &Line| {
             let band = line.band.iter().map(|(_, _, high)| *high);
             line.median.iter().map(|(_, mb)| *mb).chain(band).fold(0.0, f64::max)
         };
         let highest_mb = lines.iter().map(highest).fold(0.0, f64::max);
-        Timeline {
-            shades,
-            lines,
-            end_s,
-            highest_mb,
-            since: match trial.canary {
-                Some(_) => "since the beginning",
-                None => "after readiness",
-            },
-        }
+        let ends = lines.iter().filter_map(|line| line.median.last()).map(|(at_s, _)| *at_s);
+        Timeline { end_s: ends.fold(0.0, f64::max), shades: Vec::new(), lines, highest_mb, since }
+    }
+}
+
+impl Line {
+    /// Of one curve, which is condensed where it has more points than a plot can show.
+    pub fn of_one(curve: Vec<(f64, f64)>) -> Line {
+        let end_s = curve.last().map_or(0.0, |(at_s, _)| *at_s);
+        let (median, band) = match curve.len() > 2 * POINTS {
+            true => condensed(&curve, end_s),
+            false => (curve, Vec::new()),
+        };
+        Line { median, band, ..Line::default() }
     }
 }
 
@@ -154,7 +167,12 @@ fn line(index: usize, variant: &Variant, shades: &[PhaseBand], end_s: f64, metri
     if let [only] = curves.as_slice()
         && only.len() > 2 * POINTS
     {
-        (line.median, line.band) = condensed(only, end_s);
+        line = Line {
+            variant: line.variant,
+            name: line.name,
+            restarts: line.restarts,
+            ..Line::of_one(only.clone())
+        };
     }
     let points = if line.median.is_empty() { POINTS + 1 } else { 0 };
     for point in 0..points {

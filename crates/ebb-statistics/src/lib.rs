@@ -1,4 +1,5 @@
-//! Medians, quantiles, bootstrap intervals of differences, robust slopes ([`slope`]) and steps ([`steps`]). Pure.
+//! Medians, quantiles, bootstrap intervals of differences, robust slopes ([`slope`]), steps ([`steps`]) and two
+//! periods with daily waves ([`periods`]). Pure.
 //!
 //! For trials, diagnoses over time and reports. It knows numbers only, and it is repeatable: the bootstrap's generator has
 //! a fixed seed, so the same runs give the same report.
@@ -9,6 +10,8 @@
 //! assert!(low < -318.0 && high > -318.0, "the difference of the medians is inside");
 //! ```
 
+pub mod periods;
+pub mod reading;
 pub mod slope;
 pub mod steps;
 

@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "docs/json.md documents every field")]
 
 use ebb_allocators::Decay;
+use ebb_diagnosis::facts::autoscale;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,17 @@ pub struct Trial {
     /// What no allocator changes, and the limit that would be enough.
     #[serde(default)]
     pub remains: Option<Remains>,
+    /// What autoscalers would have done, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscale: Option<Autoscale>,
+}
+
+/// The same autoscaler for each variant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Autoscale {
+    pub settings: autoscale::Settings,
+    /// By the variant's name: of its complete runs the one with the middle number of replicas.
+    pub variants: BTreeMap<String, autoscale::Outcome>,
 }
 
 impl Trial {

@@ -118,14 +118,7 @@ pub fn reading(column: Column, before: f64, interval: (f64, f64)) -> Reading {
         Unit::PerSecond | Unit::Milliseconds | Unit::Count => 0.0,
     };
     let small = least.max(before.abs() * SMALL_SHARE);
-    let (low, high) = interval;
-    if low >= -small && high <= small {
-        Reading::NoRealDifference
-    } else if low <= 0.0 && high >= 0.0 {
-        Reading::Unclear
-    } else {
-        Reading::Real
-    }
+    Reading::of(interval, small)
 }
 
 /// The difference of two sides, with its interval and how it is to be read; `None` where one is empty.

@@ -5,28 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a difference is to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reading {
-    /// Its interval does not include 0, and it reaches beyond what is too small to matter.
-    Real,
-    /// Its whole interval is too small to matter.
-    NoRealDifference,
-    /// Its interval includes 0 and reaches beyond that: more runs are needed to tell.
-    Unclear,
-}
-
-impl Reading {
-    /// In words, where the figure alone would be read as a difference.
-    pub fn label(self) -> Option<&'static str> {
-        match self {
-            Reading::Real => None,
-            Reading::NoRealDifference => Some("no real difference"),
-            Reading::Unclear => Some("unclear"),
-        }
-    }
-}
+pub use ebb_statistics::reading::Reading;
 
 /// How a trial that repeats until it is sure came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

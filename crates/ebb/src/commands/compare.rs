@@ -16,6 +16,7 @@ mod sketch;
 mod tune;
 
 use crate::arguments;
+use crate::commands::autoscale;
 use crate::exit::{Exit, Failure};
 use crate::{paint, signals, terminal};
 use earlier::Earlier;
@@ -120,6 +121,11 @@ pub struct Args {
     #[command(flatten)]
     limits: limits::Args,
 
+    /// Simulate the replicas and requests that Kubernetes' autoscalers would have given each variant, one process tree
+    /// being one replica: target=70%,request=512Mi,min=1,max=20. The request is --memory-max unless given.
+    #[arg(long, value_name = "SETTINGS", value_parser = autoscale::parse)]
+    autoscale: Option<autoscale::Settings>,
+
     #[command(flatten)]
     live: live::Args,
 }
@@ -153,10 +159,13 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         terminal::print(&list_variants())?;
         return Ok(Exit::Ok);
     }
+    if let Some(settings) = &args.autoscale {
+        autoscale::target(settings, args.limits.limits().memory_max_bytes)?;
+    }
     if args.live.is_requested() {
         let output = output_folder(args)?;
         let trial = live::watch(&args.live, args.memory.into())?;
-        return report(&trial, args, output.as_ref());
+        return report(trial, args, output.as_ref());
     }
     sketch::check(&args.workload, &args.sketch)?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
@@ -185,7 +194,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         None => Logs::new(temporary, None),
     };
     let trial = run_trial(args, &workload, specs, earlier, cgroups.as_deref(), &logs)?;
-    report(&trial, args, output.as_ref())
+    report(trial, args, output.as_ref())
 }
 
 /// Sets the workload up, runs the variants and judges the results.
@@ -241,6 +250,7 @@ fn run_trial(
         placebos: placebo::look(&variants),
         remains: remains::look(&variants, &verdict),
         verdict,
+        autoscale: None,
         traps: traps::look(&variants),
         variants,
         stopping: runs.stopping,
@@ -378,7 +388,13 @@ fn about(workload: &Workload) -> WorkloadFacts {
 }
 
 /// Data to stdout, files to the folder, their paths to stderr.
-fn report(trial: &Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
+fn report(
+    mut trial: Trial,
+    args: &Args,
+    output: Option<&outputs::Folder>,
+) -> Result<Exit, Failure> {
+    trial.autoscale = args.autoscale.map(|settings| autoscale::of_trial(settings, &trial));
+    let trial = &trial;
     // Each is done even if another fails: a full disk must not cost the tables, and a closed stdout must not cost the
     // files.
     let written = output.map_or(Ok(()), |output| output.write(trial));

@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_process::Elf;
 use ebb_process::carried::{self, Carried, FILE};
+use ebb_process::whole_file;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -73,7 +74,7 @@ fn written(arch: &str, folder: &Path) -> Result<Report, Failure> {
     fs::create_dir_all(folder).map_err(|error| Failure::at(Exit::NotWritten, folder, error))?;
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
-        match carried::write_whole(&path, bytes, MODE) {
+        match whole_file::replace(&path, bytes, Some(MODE)) {
             Ok(()) => Ok(path),
             Err(error) => Err(Failure::at(Exit::NotWritten, &path, error)),
         }

@@ -1,8 +1,8 @@
-//! `ebb snap`: one look at a process in a file, for `ebb diff` and for an issue tracker. Counts only.
+//! `ebb snap`: one look at a process in a file, or a record every minute in a folder, for `ebb diff` and for an issue
+//! tracker. Counts only.
 
-use std::fs::Permissions;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+mod record;
+
 use std::path::{Path, PathBuf};
 
 use crate::arguments;
@@ -11,10 +11,11 @@ use crate::look::Observer;
 use crate::terminal;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::Snapshot;
-use ebb_process::target;
+use ebb_process::{target, whole_file};
 
-const EXAMPLES: &str = "Example:
-  ebb snap 4711 -o before.json  then later: ebb snap 4711 -o after.json; ebb diff before.json after.json";
+const EXAMPLES: &str = "Examples:
+  ebb snap 4711 -o before.json       then later: ebb snap 4711 -o after.json; ebb diff before.json after.json
+  ebb snap gunicorn --to recording   a record every minute, until Ctrl-C; then ebb diff recording --after 14:00";
 
 /// The arguments of `ebb snap`.
 #[derive(Debug, clap::Args)]
@@ -26,11 +27,17 @@ pub struct Args {
     /// Output file [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    record: record::Args,
 }
 
 /// Runs the command.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let target = args.target.name();
+    if let Some(folder) = args.record.folder() {
+        return args.record.record(&target, !args.target.no_children, folder);
+    }
     let resolved = target::resolve_in_one_cgroup(&target)?;
     let snapshot = Observer::default().look(&resolved, !args.target.no_children, Depth::Objects);
     if snapshot.processes.is_empty() {
@@ -50,27 +57,7 @@ pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Fa
         let what = format!("{} was not written: {error}", path.display());
         Failure::new(Exit::NotWritten, what)
     };
-    // A link keeps its place; a device or a pipe takes what is written to it.
-    let path_of = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if std::fs::metadata(&path_of).is_ok_and(|it| !it.is_file()) {
-        return std::fs::write(&path_of, text).map_err(failed);
-    }
-    let replace = || {
-        let folder = path_of.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let permissions = Permissions::from_mode(mode.unwrap_or(0o666));
-        let mut file = tempfile::Builder::new()
-            .prefix(".ebb-")
-            .permissions(permissions.clone())
-            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_data()?;
-        if mode.is_some() {
-            file.as_file().set_permissions(permissions)?;
-        }
-        file.persist(&path_of)?;
-        Ok(())
-    };
-    replace().map_err(failed)
+    whole_file::write(path, text.as_bytes(), mode).map_err(failed)
 }
 
 /// Reads what [`execute`] wrote.

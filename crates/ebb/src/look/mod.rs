@@ -19,6 +19,11 @@ use ebb_process::snapshot::{Cgroup, ENDED, FORMAT, Missing, Process, Snapshot};
 use ebb_process::target::{self, Resolved};
 use steady::{Identity, LEAST_BESIDE};
 
+/// The name of what serves the `malloc` of process `pid`; `None` where that is not known.
+pub fn allocator_of(pid: i32) -> Option<String> {
+    malloc::in_charge(pid, None).ok()?.name
+}
+
 /// An allocator that takes longer to return pages is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// How often a process is read that changes meanwhile, and until when it is read once more.

@@ -8,7 +8,9 @@
 mod harness;
 
 mod again;
+mod autoscaler;
 mod colours;
+mod deploys;
 mod files;
 mod interrupts;
 mod limits;

@@ -314,5 +314,6 @@ fn trial(
         against: None,
         tuned: None,
         canary: Some(canary),
+        autoscale: None,
     }
 }
