@@ -3,7 +3,7 @@
 //!
 //! - [`desired`]: which allocator is wanted, and which variables have to change for it.
 //! - [`edit`]: changes of a text, applied and shown.
-//! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`]: one
+//! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`], [`python`]: one
 //!   kind of file each.
 //! - `insert`: a new entry in a YAML text, in the style of the existing entries.
 //! - [`report`]: what is proposed, as text and as JSON.
@@ -24,6 +24,7 @@ mod insert;
 pub mod kubernetes;
 pub mod manifest;
 pub mod procfile;
+pub mod python;
 pub mod report;
 pub mod script;
 pub mod source;

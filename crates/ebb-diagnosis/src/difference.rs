@@ -11,7 +11,7 @@ use ebb_process::snapshot::{CgroupParts, FORMAT, Kind, Snapshot};
 
 /// Changes of bytes below this are noise between any two looks, and so are those of counts of things that changed by
 /// fewer bytes.
-const LEAST_CHANGE: u64 = 1 << 20;
+pub(super) const LEAST_CHANGE: u64 = 1 << 20;
 
 /// Compares.
 pub fn of(before: &Snapshot, after: &Snapshot) -> Difference {
@@ -161,7 +161,8 @@ fn changes(before: &Figures, after: &Figures) -> Vec<Change> {
     changes
 }
 
-fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+/// What makes two snapshots hard to compare.
+pub(super) fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let identity = |snapshot: &Snapshot| {
         let first = snapshot.processes.first()?;
         Some((first.pid, first.started_ticks))

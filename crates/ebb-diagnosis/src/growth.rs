@@ -2,14 +2,18 @@
 
 use super::findings::{LEAST_BYTES, megabytes};
 use super::ledger::{has_all_heaps, owners};
-use super::next;
+use super::next::{self, argument, rounded};
 use crate::facts::diagnosis::{Cause, Diagnosis, Verdict, VerdictKind};
 use crate::facts::growth::{Growth, LoadDependence, Point, Series, Trend};
+use ebb_allocators::Allocator;
 use ebb_process::snapshot::{Runtime, Snapshot};
 use ebb_statistics::slope::{self, End, Slope};
 
+mod bursts;
 pub mod causes;
 pub mod steps;
+
+use bursts::{IDLE, NO_WORK};
 
 /// A growth below this over the time watched is noise: a buffer, a cache that fills.
 const LEAST_GROWTH: f64 = 2_000_000.0;
@@ -25,10 +29,6 @@ const LONGEST: f64 = 86_400.0;
 const MARGIN: f64 = 1.5;
 /// No shorter time than this is recommended.
 const SHORTEST: f64 = 30.0;
-/// A window in which less than this part of the busiest one's CPU time was used had no load.
-const IDLE: f64 = 0.25;
-/// Less CPU time than this part of a processor is no work.
-const NO_WORK: f64 = 0.01;
 
 /// One look in sums; `start_s` is the time of the first.
 pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
@@ -42,9 +42,18 @@ pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
         other: ledger.bytes(Cause::Anonymous) + ledger.bytes(Cause::UnreadHeap) + swap,
         shared: ledger.bytes(Cause::SharedMemory),
         total: ledger.total + swap,
+        trimmable: (read && is_glibc(snapshot)).then(|| ledger.bytes(Cause::Trimmable)),
         cpu_s: snapshot.processes.iter().map(|process| process.work.cpu_s).sum(),
         io_bytes: snapshot.total(|process| process.work.io_bytes),
     }
+}
+
+/// Whether all processes are on glibc's malloc, which returns free pages when it is asked to.
+fn is_glibc(snapshot: &Snapshot) -> bool {
+    let is = |heap: &ebb_process::snapshot::Heap| {
+        Allocator::from_reader(&heap.reader) == Some(Allocator::Glibc)
+    };
+    snapshot.processes.iter().all(|process| process.heap.as_ref().is_some_and(is))
 }
 
 /// Concludes from the looks and the last of them in full.
@@ -72,7 +81,9 @@ pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
         dependence,
     );
     let steps = steps::of(&points);
-    Growth { verdict, trends, company: dependence, steps, events: Vec::new(), points, last }
+    let rests = bursts::of(&points, &last.snapshot);
+    let events = Vec::new();
+    Growth { verdict, trends, company: dependence, steps, events, rests, points, last }
 }
 
 /// Whether so much held memory is a reason for a verdict.
@@ -347,25 +358,6 @@ fn noun(series: Series) -> &'static str {
         Series::Other => "other anonymous memory",
         Series::Shared => "the shared memory",
         Series::Total => "the memory",
-    }
-}
-
-/// A time that a person would type: up to the next 10 seconds, minute, or hour.
-fn rounded(seconds: f64) -> f64 {
-    let step = match seconds {
-        seconds if seconds <= 60.0 => 10.0,
-        seconds if seconds <= 7200.0 => 60.0,
-        _ => 3600.0,
-    };
-    (seconds / step).ceil() * step
-}
-
-/// The same for `--watch`.
-fn argument(seconds: f64) -> String {
-    match seconds as u64 {
-        whole if whole % 3600 == 0 => format!("{}h", whole / 3600),
-        whole if whole % 60 == 0 => format!("{}m", whole / 60),
-        whole => format!("{whole}s"),
     }
 }
 

@@ -98,6 +98,25 @@ pub(super) fn watch(snapshot: &Snapshot, time: &str) -> String {
     }
 }
 
+/// A time that a person would type: up to the next 10 seconds, minute, or hour.
+pub(super) fn rounded(seconds: f64) -> f64 {
+    let step = match seconds {
+        seconds if seconds <= 60.0 => 10.0,
+        seconds if seconds <= 7200.0 => 60.0,
+        _ => 3600.0,
+    };
+    (seconds / step).ceil() * step
+}
+
+/// The same as an argument.
+pub(super) fn argument(seconds: f64) -> String {
+    match seconds as u64 {
+        whole if whole % 3600 == 0 => format!("{}h", whole / 3600),
+        whole if whole % 60 == 0 => format!("{}m", whole / 60),
+        whole => format!("{whole}s"),
+    }
+}
+
 /// Which shared memory a process has.
 pub(super) fn shared(snapshot: &Snapshot) -> String {
     format!("grep -E 'memfd|/dev/shm|SYSV|zero' /proc/{}/maps", first_pid(snapshot))
@@ -108,7 +127,7 @@ pub(super) fn first_pid(snapshot: &Snapshot) -> i32 {
 }
 
 /// The target as a word for a shell.
-fn quoted(snapshot: &Snapshot) -> String {
+pub(super) fn quoted(snapshot: &Snapshot) -> String {
     let asked = &snapshot.target.asked;
     shlex::try_quote(asked).map_or_else(|_| asked.clone(), |quoted| quoted.into_owned())
 }

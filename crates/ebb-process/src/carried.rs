@@ -125,26 +125,8 @@ impl Carried {
 
     /// As [`Self::cached`], below `base`, the user's folder for caches or the home that has one.
     fn cached_below(&self, base: &Base) -> Result<PathBuf, NotCached> {
-        let mut folder = match base {
-            Base::Cache(cache) => cache.clone(),
-            Base::Home(home) => {
-                private(home, Open::Others)?;
-                let cache = home.join(".cache");
-                create(&cache)?;
-                cache
-            }
-        };
-        private(&folder, Open::Others)?;
         let id = self.build_id().unwrap_or_else(|| "unknown".to_owned());
-        for name in ["ebb".to_owned(), format!("{}-{}", self.version, &id[..id.len().min(16)])] {
-            folder.push(name);
-            create(&folder)?;
-            private(&folder, Open::Nobody)?;
-        }
-        let flags = statvfs(&folder).map_err(|errno| NotCached::io(&folder, errno.into()))?.flags();
-        if flags.contains(FsFlags::ST_NOEXEC) {
-            return Err(NotCached::NoExec(folder));
-        }
+        let folder = folder_below(base, &format!("{}-{}", self.version, &id[..id.len().min(16)]))?;
         let path = folder.join(FILE);
         if ebb_allocators::splits_in_preload(&path) {
             return Err(NotCached::Separator(path));
@@ -245,6 +227,35 @@ impl NotCached {
     fn io(path: &Path, error: io::Error) -> Self {
         NotCached::Io { path: path.to_owned(), error }
     }
+}
+
+/// The folder `name` of ebb's cache, from which programs can be executed. Only this user can change what is in it.
+pub fn cache(name: &str) -> Result<PathBuf, NotCached> {
+    let base = base(|name| env::var_os(name).map(PathBuf::from)).ok_or(NotCached::NoHome)?;
+    folder_below(&base, name)
+}
+
+fn folder_below(base: &Base, name: &str) -> Result<PathBuf, NotCached> {
+    let mut folder = match base {
+        Base::Cache(cache) => cache.clone(),
+        Base::Home(home) => {
+            private(home, Open::Others)?;
+            let cache = home.join(".cache");
+            create(&cache)?;
+            cache
+        }
+    };
+    private(&folder, Open::Others)?;
+    for name in ["ebb", name] {
+        folder.push(name);
+        create(&folder)?;
+        private(&folder, Open::Nobody)?;
+    }
+    let flags = statvfs(&folder).map_err(|errno| NotCached::io(&folder, errno.into()))?.flags();
+    if flags.contains(FsFlags::ST_NOEXEC) {
+        return Err(NotCached::NoExec(folder));
+    }
+    Ok(folder)
 }
 
 /// Where the user keeps caches.

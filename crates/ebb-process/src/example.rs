@@ -9,6 +9,7 @@ pub fn snapshot(processes: Vec<Process>) -> Snapshot {
         ebb_version: "0".into(),
         taken: "2026-01-02T03:04:05Z".into(),
         at_s: 0.0,
+        label: None,
         target: Target { asked: "7".into(), kind: TargetKind::Pid },
         processes,
         cgroup: None,

@@ -96,6 +96,17 @@ pub fn by_kind(maps: &MemoryMaps, hints: &Hints) -> BTreeMap<Kind, Usage> {
     kinds
 }
 
+/// Resident anonymous pages of private mappings that no other process maps: of forked workers, what each has written.
+pub fn private(maps: &MemoryMaps) -> u64 {
+    let own = |map: &&MemoryMap| is_private(map);
+    let pages = |map: &MemoryMap| {
+        let field = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
+        // The pages of a file are private, too, while only one process maps them.
+        (field("Private_Clean") + field("Private_Dirty")).min(field("Anonymous"))
+    };
+    maps.0.iter().filter(own).map(pages).sum()
+}
+
 /// Whether what is mapped has a name, and no file that anybody else can open.
 fn is_without_file(map: &MemoryMap) -> bool {
     match &map.pathname {

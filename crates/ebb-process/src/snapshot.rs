@@ -26,6 +26,9 @@ pub struct Snapshot {
     pub taken: String,
     /// Seconds of the monotonic clock at that moment, which tell how far two looks are apart.
     pub at_s: f64,
+    /// The point of the program's life that it marks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// What was looked at.
     pub target: Target,
     /// The processes that could be read, each root in front of its descendants.
@@ -88,12 +91,18 @@ pub struct Process {
     pub program: Option<String>,
     /// When it started, in clock ticks since boot: tells it from a later one of the same number.
     pub started_ticks: u64,
+    /// Seconds since it started.
+    #[serde(default)]
+    pub age_s: Option<f64>,
     /// Threads.
     pub threads: u64,
     /// From `status`, which needs no right.
     pub status: Status,
     /// Its mappings by kind, from one reading of `smaps`.
     pub memory: Option<BTreeMap<Kind, Usage>>,
+    /// Resident anonymous pages that no other process has: what it costs besides what is shared.
+    #[serde(default)]
+    pub private: Option<u64>,
     /// What is in charge of its `malloc`.
     pub allocator: Allocator,
     /// The language runtime, if it has a heap of its own besides `malloc`.

@@ -11,6 +11,7 @@ use ebb_process::snapshot::{Cgroup, Missing, Snapshot};
 mod python;
 pub mod short;
 pub(crate) mod words;
+mod workers;
 
 pub use words::label;
 use words::mb;
@@ -51,6 +52,9 @@ fn full(diagnosis: &Diagnosis) -> String {
     }
     if let Some(bridge) = &diagnosis.bridge {
         let _ = writeln!(out, "{}\n", bridge_line(bridge));
+    }
+    for pool in &diagnosis.workers {
+        let _ = writeln!(out, "{}\n", workers::table(pool));
     }
     findings(&mut out, &diagnosis.findings);
     for missing in &snapshot.missing {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
+use super::figures::duration;
 use super::steps;
 use ebb_diagnosis::facts::growth::{Change, Difference, FloorStep, Growth, Series, Trend, Unit};
 
@@ -27,6 +28,9 @@ pub fn render(growth: &Growth, form: Form) -> String {
             for line in step_lines(growth, form) {
                 let _ = writeln!(out, "{line}");
             }
+            for line in rests(growth).iter().flat_map(|line| wrap(line, columns, 2)) {
+                let _ = writeln!(out, "{line}");
+            }
             for line in diagnosis::short::next(&growth.verdict, &growth.last.findings, columns) {
                 let _ = writeln!(out, "{line}");
             }
@@ -37,6 +41,9 @@ pub fn render(growth: &Growth, form: Form) -> String {
                 let _ = writeln!(out, "{}", line(trend));
             }
             for line in step_lines(growth, form) {
+                let _ = writeln!(out, "{line}");
+            }
+            if let Some(line) = rests(growth) {
                 let _ = writeln!(out, "{line}");
             }
             if let Some(next) = &growth.verdict.next {
@@ -89,6 +96,26 @@ fn step_lines(growth: &Growth, form: Form) -> Vec<String> {
     };
     let line = format!("{}; {} more: -v", step_line(largest), count - 1);
     std::iter::once(line).chain(causes.take(1)).collect()
+}
+
+/// After which bursts a trim would have helped.
+fn rests(growth: &Growth) -> Option<String> {
+    /// Times of more are not listed.
+    const MOST_TIMES: usize = 4;
+    let found = growth.rests.as_ref()?;
+    let count = found.rests.len();
+    let mut times: Vec<String> =
+        found.rests.iter().take(MOST_TIMES).map(|rest| duration(rest.at_s)).collect();
+    if count > MOST_TIMES {
+        times.push(format!("{} more", count - MOST_TIMES));
+    }
+    let median = if count > 1 { " (median)" } else { "" };
+    let next = found.next.as_ref().map_or_else(String::new, |next| format!(": {next}"));
+    Some(format!(
+        "- idle after a burst at {}: malloc_trim would have returned {:.1} MB{median}{next}",
+        times.join(", "),
+        found.median_bytes as f64 / 1e6
+    ))
 }
 
 /// What changed between two snapshots.

@@ -18,6 +18,7 @@ pub mod figures;
 pub mod growth;
 pub mod html;
 pub mod latency;
+pub mod life;
 pub mod markdown;
 pub mod metrics;
 mod notes;

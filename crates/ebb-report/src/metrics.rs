@@ -136,6 +136,7 @@ mod tests {
             },
             bridge: None,
             findings: Vec::new(),
+            workers: Vec::new(),
             snapshot: Snapshot {
                 cgroup: Some(Cgroup { usage: Some(10), ..Cgroup::default() }),
                 ..example::snapshot(Vec::new())

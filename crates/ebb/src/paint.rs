@@ -191,6 +191,7 @@ mod tests {
             trends: Vec::new(),
             steps: Vec::new(),
             events: Vec::new(),
+            rests: None,
             company: None,
             points: Vec::new(),
             last: one_process(),

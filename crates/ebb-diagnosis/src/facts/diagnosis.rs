@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::workers::Pool;
 use ebb_process::snapshot::Snapshot;
 
 /// The answer of `ebb why`.
@@ -18,6 +19,9 @@ pub struct Diagnosis {
     pub bridge: Option<Bridge>,
     /// Every cause that was checked; the causes that apply come first.
     pub findings: Vec<Finding>,
+    /// Workers with one parent and program, side by side.
+    #[serde(default)]
+    pub workers: Vec<Pool>,
     /// What it is concluded from.
     pub snapshot: Snapshot,
 }

@@ -21,6 +21,9 @@ pub struct Point {
     pub shared: u64,
     /// All memory of the processes.
     pub total: u64,
+    /// Free pages that malloc_trim would return, where all processes are on glibc and their heaps were read.
+    #[serde(default)]
+    pub trimmable: Option<u64>,
     /// CPU seconds that the processes have used since they started.
     pub cpu_s: f64,
     /// Bytes that they have read and written, where that may be read.
@@ -114,6 +117,26 @@ pub enum LoadDependence {
     NoLoad,
 }
 
+/// Rests after bursts at which malloc_trim would have returned memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rests {
+    /// Each of them, by time.
+    pub rests: Vec<Rest>,
+    /// The median of what it would have returned.
+    pub median_bytes: u64,
+    /// The command that does it.
+    pub next: Option<String>,
+}
+
+/// The first idle look after a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rest {
+    /// Seconds since the first look.
+    pub at_s: f64,
+    /// What malloc_trim would have returned then.
+    pub trimmable: u64,
+}
+
 /// The answer of `ebb why --watch`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Growth {
@@ -129,6 +152,9 @@ pub struct Growth {
     /// The events after which the floor rose, the likeliest cause first.
     #[serde(default)]
     pub events: Vec<EventKind>,
+    /// Where a trim would have helped.
+    #[serde(default)]
+    pub rests: Option<Rests>,
     /// Every look.
     pub points: Vec<Point>,
     /// The last look in full.

@@ -140,3 +140,18 @@ fn recorded_mappings_that_glibc_has_named() {
     // What the loader has for itself is no heap that malloc_trim reaches.
     assert!(kinds[&Kind::Anonymous].pss >= named("anon: glibc: loader malloc"));
 }
+
+#[test]
+fn pages_of_private_mappings_that_nobody_else_has_are_private() {
+    let with = |line: &str, anon: u64, clean: u64, dirty: u64| {
+        let figures = format!("Private_Clean: {clean} kB\nPrivate_Dirty: {dirty} kB\nVmFlags: rd");
+        entry(line, 64, 64, anon).replace("VmFlags: rd", &figures)
+    };
+    let entries = [
+        with("1000-9000 rw-p 00000000 00:00 0 [heap]", 64, 4, 20),
+        with("a000-b000 r--p 00000000 fe:00 7 /usr/lib/libc.so.6", 8, 40, 8),
+        with("c000-d000 rw-s 00000000 00:01 9 /dev/zero (deleted)", 0, 0, 64),
+    ];
+    let maps = MemoryMaps::from_buf_read(entries.concat().as_bytes()).unwrap();
+    assert_eq!(private(&maps), (24 + 8) * 1024);
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::words::{capital, label, mb, wrap};
 use ebb_diagnosis::facts::diagnosis::{Cause, Diagnosis, Finding, Verdict, VerdictKind};
 use ebb_diagnosis::facts::trim::Reason;
+use ebb_diagnosis::facts::workers::Pool;
 use ebb_diagnosis::findings::{LEAST_BYTES, megabytes, whole};
 use ebb_diagnosis::trim::{Limits, judge};
 use ebb_diagnosis::workers::{self, Group};
@@ -42,7 +43,7 @@ pub fn render(diagnosis: &Diagnosis, columns: usize) -> String {
         (5, not_read(snapshot)),
         (7, parts(diagnosis)),
         (6, trim(diagnosis)),
-        (3, processes(snapshot)),
+        (3, processes(diagnosis)),
     ]
     .into_iter()
     .filter_map(|(rank, text)| {
@@ -234,31 +235,39 @@ fn trim(diagnosis: &Diagnosis) -> Option<String> {
     Some(format!("Trim does not help: {text}."))
 }
 
-/// Where there are several: similar ones together, a different one by its number.
-fn processes(snapshot: &Snapshot) -> Option<String> {
+/// Where there are several: similar ones together, a different one by its number; and how many workers fit.
+fn processes(diagnosis: &Diagnosis) -> Option<String> {
+    let snapshot = &diagnosis.snapshot;
     if snapshot.processes.len() < 2 {
         return None;
     }
-    let groups = workers::groups(snapshot);
-    let mut words: Vec<String> = groups.iter().take(MOST_PARTS).map(group).collect();
+    let pools = &diagnosis.workers;
+    let groups = workers::groups(snapshot, pools);
+    let mut words: Vec<String> =
+        groups.iter().take(MOST_PARTS).map(|it| group(it, pools)).collect();
     let left: usize = groups.iter().skip(MOST_PARTS).map(|it| it.pids.len()).sum();
     if left > 0 {
         words.push(format!("{left} more"));
     }
-    Some(format!("Processes: {}.", words.join("; ")))
+    let room = pools.iter().find_map(super::workers::room);
+    let room = room.map_or_else(String::new, |room| format!(" {room}"));
+    Some(format!("Processes: {}.{room}", words.join("; ")))
 }
 
-fn group(group: &Group) -> String {
+fn group(group: &Group, pools: &[Pool]) -> String {
     let size = match (mb(group.least as i64), mb(group.most as i64)) {
         (least, most) if least == most => format!("{most} MB"),
         (least, most) => format!("{least} to {most} MB"),
     };
     match group.pids.as_slice() {
-        [pid] if group.differs && group.held >= LEAST_PART => {
-            let held = mb(group.held as i64);
-            format!("{} ({pid}) differs: {size}, {held} MB freed and held", group.name)
+        [pid] if group.differs => {
+            let excess = pools.iter().find_map(|pool| workers::excess(pool, *pid));
+            let excess = excess.filter(|(_, bytes)| *bytes >= LEAST_PART);
+            let more = excess.map_or_else(String::new, |(part, bytes)| {
+                format!(", {} MB more {part} than the median", mb(bytes as i64))
+            });
+            format!("{} ({pid}) differs: {size}{more}", group.name)
         }
-        [pid] if group.differs => format!("{} ({pid}) differs: {size}", group.name),
         [pid] => format!("{} ({pid}) {size}", group.name),
         several => format!("{} {} of {size} each", several.len(), group.name),
     }

@@ -48,6 +48,7 @@ fn diagnosis() -> Diagnosis {
                 remedy: None,
             },
         ],
+        workers: Vec::new(),
         snapshot: Snapshot {
             cgroup: Some(Cgroup {
                 version: 2,

@@ -1,4 +1,5 @@
-//! `ebb diff`: what grew between two files of `ebb snap`, or what changed between two periods of a recording.
+//! `ebb diff`: what grew between two files of `ebb snap`, what each phase of a program left, or what changed between two
+//! periods of a recording.
 
 mod when;
 
@@ -6,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::ZonedDateTime;
 
-use crate::commands::{autoscale, snap};
+use crate::commands::{autoscale, life as points, snap};
 use crate::exit::{Exit, Failure};
 use crate::{paint, terminal};
 use ebb_diagnosis::facts::periods::{Autoscaled, Comparison};
-use ebb_diagnosis::{autoscale as simulation, difference, periods};
+use ebb_diagnosis::{autoscale as simulation, difference, life, periods};
 use ebb_process::record::Record;
 use ebb_process::recording;
 use when::Span;
 
 const EXAMPLES: &str = "Examples:
   ebb diff before.json after.json                                 two files of ebb snap
+  ebb diff life.json                                              a file of ebb snap --label: what each phase left
   ebb diff recording --after 14:00                                a deploy at 14:00: all before it, all after it
   ebb diff recording --before yesterday --after today             two days
   ebb diff recording --before 2026-11-16..2026-11-22 --after 2026-11-24T14:00..now -o report.html
@@ -26,11 +28,11 @@ Times are local. A moment is 14:00, 2026-11-24T14:00 or 17h (ago); a day is 2026
 /// The arguments of `ebb diff`.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "ebb diff [OPTIONS] BEFORE AFTER\n       ebb diff [OPTIONS] DIR --before TIME --after TIME",
+    override_usage = "ebb diff [OPTIONS] BEFORE AFTER\n       ebb diff [OPTIONS] FILE\n       ebb diff [OPTIONS] DIR --before TIME --after TIME",
     after_help = EXAMPLES
 )]
 pub struct Args {
-    /// The earlier snapshot, or the folder of a recording
+    /// The earlier snapshot; alone, a file of `ebb snap --label` or the folder of a recording
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
@@ -60,10 +62,19 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// Whether something is asked for that only a recording has.
+    fn has_periods(&self) -> bool {
+        let times = self.before_time.is_some() || self.after_time.is_some();
+        times || self.output.is_some() || self.autoscale.is_some()
+    }
+}
+
 /// Runs the command.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     match &args.after {
         Some(after) => between_files(args, after),
+        None if args.before.is_file() && !args.has_periods() => phases(args),
         None => between_periods(args),
     }
 }
@@ -79,9 +90,19 @@ fn between_files(args: &Args, after: &Path) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+fn phases(args: &Args) -> Result<Exit, Failure> {
+    let life = life::of(&points::read(&args.before)?);
+    if args.json {
+        terminal::print_json(&life, true)?;
+    } else {
+        terminal::print(&ebb_report::life::render(&life, terminal::columns()))?;
+    }
+    Ok(Exit::Ok)
+}
+
 fn between_periods(args: &Args) -> Result<Exit, Failure> {
     if args.before.is_file() {
-        let what = format!("{} is a file: give the later file as well", args.before.display());
+        let what = format!("{} is a file, not the folder of a recording", args.before.display());
         return Err(Failure::usage(what));
     }
     let now = ZonedDateTime::now();

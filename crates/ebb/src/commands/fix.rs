@@ -50,6 +50,11 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if report.files.is_empty() {
         return match failed(&proposal.check) {
             Some(exit) => finish(args, &report, exit),
+            // Lines that the user has to add.
+            None if proposal.kind == "python" && !proposal.notes.is_empty() => {
+                report.action = Action::WouldChange;
+                finish(args, &report, Exit::WouldChange)
+            }
             None => {
                 report.notes.push(format!(
                     "nothing to change: {name} puts {} in charge",

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod diff;
 pub mod fix;
 pub mod library;
+mod life;
 pub mod run;
 pub mod snap;
 pub mod trim;

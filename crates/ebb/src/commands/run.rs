@@ -12,20 +12,23 @@ use crate::arguments;
 use crate::commands::compare::earlier;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
-use ebb_allocators::{Allocator, Environment};
+use ebb_allocators::{Allocator, Choice, Environment};
 use ebb_process::program::{Program, ProgramError, privilege_gained};
-use ebb_trial::choice::{self, Choice};
+use ebb_trial::choice;
 
+mod child;
 mod report;
 mod start;
 mod verify;
 
+use child::Child;
 use start::{Start, become_program};
 
 const EXAMPLES: &str = "Examples:
   ebb run -- ./service --port 80                 on ebbmalloc
   ebb run -a jemalloc --conf background_thread:true,dirty_decay_ms:1000 -- ./service
   ebb run --verify -- gunicorn app:app           and report whether it is in charge
+  ebb run --child convert -- ./service           only where the service starts convert
   ebb run --from results/results.json -- ./service";
 
 /// The arguments of `ebb run`.
@@ -47,6 +50,10 @@ pub struct Args {
     /// An environment variable for the program
     #[arg(long, value_name = "KEY=VALUE", value_parser = arguments::variable)]
     env: Vec<(String, String)>,
+
+    /// Only the descendant with this program's name gets the allocator, the settings and --env; CMD itself does not
+    #[arg(long, value_name = "NAME", value_parser = child::name)]
+    child: Option<String>,
 
     /// Stay as the parent and report on stderr whether the allocator is in charge of every process
     #[arg(long)]
@@ -83,16 +90,14 @@ pub fn execute(args: Args) -> Result<ExitCode, Failure> {
 fn prepare(args: &Args) -> Result<Start, Failure> {
     let (command, rest) =
         args.command.split_first().ok_or_else(|| Failure::usage("no command to run"))?;
-    let mut environment: BTreeMap<OsString, OsString> = env::vars_os().collect();
+    let inherited: BTreeMap<OsString, OsString> = env::vars_os().collect();
     let chosen = args.from.as_deref().map(from_trial).transpose()?;
-    if let Some(chosen) = &chosen {
-        let settings = chosen.env.iter();
-        environment.extend(settings.map(|(name, value)| (name.into(), value.into())));
-    }
+    let of_trial = chosen.as_ref().map(|chosen| chosen.env.clone()).unwrap_or_default();
+    let variables: Vec<(String, String)> =
+        of_trial.into_iter().chain(args.env.iter().cloned()).collect();
     let allocator = chosen.map_or_else(|| args.allocator.clone(), |chosen| chosen.allocator);
-    for (name, value) in &args.env {
-        environment.insert(name.into(), value.into());
-    }
+    let mut environment = inherited.clone();
+    environment.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
     let search_path = environment
         .get(OsStr::new("PATH"))
         .cloned()
@@ -100,25 +105,28 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         .unwrap_or_else(|| "/bin:/usr/bin".into());
 
     let program = Program::find(command, &search_path)?;
-    let choice = ebb_process::library::resolve(&allocator, &program.elf).or_else(|error| {
-        // That the program takes no library at all says more than that this one is not there.
-        refuse(&program)?;
-        Err(Failure::from(error))
-    })?;
-    if let Some(library) = choice.library() {
-        refuse(&program)?;
-        terminal::note_carried(&library.path);
-    }
+    let child = args.child.as_ref().map(|name| Program::find(OsStr::new(name), &search_path));
+    let child = child.transpose()?;
+    let choice = resolve(&allocator, child.as_ref().unwrap_or(&program))?;
     let change =
         Environment::of(&choice, &args.conf, |name| environment.get(OsStr::new(name)).cloned())?;
     for other in &change.replaced {
         terminal::warn(&format!("note: {other} is removed from LD_PRELOAD"));
     }
-    for (name, value) in change.changes {
-        match value {
-            Some(value) => environment.insert(name, value),
-            None => environment.remove(&name),
-        };
+    let child = match child.as_ref().zip(args.child.as_ref()) {
+        Some((program, name)) => Some(Child::wrap(name, program, &change, &variables)?),
+        None => None,
+    };
+    if let Some(child) = &child {
+        environment = inherited;
+        environment.insert("PATH".into(), child.path(&search_path));
+    } else {
+        for (name, value) in change.changes {
+            match value {
+                Some(value) => environment.insert(name, value),
+                None => environment.remove(&name),
+            };
+        }
     }
     let mut arguments = vec![command.clone()];
     let file = if program.by_shell {
@@ -128,11 +136,26 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
         program.path
     };
     arguments.extend(rest.iter().cloned());
-    Ok(Start { file, arguments, environment, allocator, choice })
+    let child = child.map(|child| child.image);
+    Ok(Start { file, arguments, environment, allocator, choice, child })
+}
+
+/// What `program` is to run on; refused where the loader would ignore it.
+fn resolve(allocator: &str, program: &Program) -> Result<Choice, Failure> {
+    let choice = ebb_process::library::resolve(allocator, &program.elf).or_else(|error| {
+        // That the program takes no library at all says more than that this one is not there.
+        refuse(program)?;
+        Err(Failure::from(error))
+    })?;
+    if let Some(library) = choice.library() {
+        refuse(program)?;
+        terminal::note_carried(&library.path);
+    }
+    Ok(choice)
 }
 
 /// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
-fn from_trial(file: &Path) -> Result<Choice, Failure> {
+fn from_trial(file: &Path) -> Result<choice::Choice, Failure> {
     let trial = earlier::read(file)?;
     let chosen = choice::of(&trial)
         .ok_or_else(|| Failure::usage(format!("{}: the trial has no variants", file.display())))?;

@@ -6,6 +6,7 @@ mod record;
 use std::path::{Path, PathBuf};
 
 use crate::arguments;
+use crate::commands::life;
 use crate::exit::{Exit, Failure};
 use crate::look::Observer;
 use crate::terminal;
@@ -15,7 +16,11 @@ use ebb_process::{target, whole_file};
 
 const EXAMPLES: &str = "Examples:
   ebb snap 4711 -o before.json       then later: ebb snap 4711 -o after.json; ebb diff before.json after.json
-  ebb snap gunicorn --to recording   a record every minute, until Ctrl-C; then ebb diff recording --after 14:00";
+  ebb snap gunicorn --to recording   a record every minute, until Ctrl-C; then ebb diff recording --after 14:00
+  ebb snap 4711 --label imported -o life.json   then later with other labels; ebb diff life.json";
+
+/// A longer label makes a table unreadable.
+const MOST_LETTERS: usize = 40;
 
 /// The arguments of `ebb snap`.
 #[derive(Debug, clap::Args)]
@@ -28,8 +33,21 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Mark this point of the program's life, such as imported, connected or idle, and append it to the file
+    #[arg(long, value_name = "NAME", requires = "output", value_parser = label)]
+    label: Option<String>,
+
     #[command(flatten)]
     record: record::Args,
+}
+
+/// A label is a row's name.
+fn label(text: &str) -> Result<String, String> {
+    let length = text.chars().count();
+    if text.trim().is_empty() || length > MOST_LETTERS || text.contains(char::is_control) {
+        return Err(format!("write 1 to {MOST_LETTERS} letters on one line"));
+    }
+    Ok(text.to_owned())
 }
 
 /// Runs the command.
@@ -39,11 +57,14 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return args.record.record(&target, !args.target.no_children, folder);
     }
     let resolved = target::resolve_in_one_cgroup(&target)?;
-    let snapshot = Observer::default().look(&resolved, !args.target.no_children, Depth::Objects);
+    let mut snapshot =
+        Observer::default().look(&resolved, !args.target.no_children, Depth::Objects);
     if snapshot.processes.is_empty() {
         return Err(Failure::ended(&target));
     }
+    snapshot.label.clone_from(&args.label);
     match &args.output {
+        Some(path) if args.label.is_some() => write(path, &life::with(path, &snapshot)?, None)?,
         Some(path) => write(path, &(serde_json::to_string_pretty(&snapshot)? + "\n"), None)?,
         None => terminal::print_json(&snapshot, true)?,
     }

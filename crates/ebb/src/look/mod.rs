@@ -38,6 +38,7 @@ impl Observer {
     /// Takes a snapshot. A process that ends while it is read is left out.
     pub fn look(&self, resolved: &Resolved, with_children: bool, depth: Depth) -> Snapshot {
         let mut missing = Vec::new();
+        let now_s = since_boot_s();
         let roots = match &resolved.cgroup {
             // A cgroup's processes come and go.
             Some(place) => Resolved { roots: place.pids(), ..resolved.clone() },
@@ -47,6 +48,11 @@ impl Observer {
         let mut processes = self.all(&pids, depth, &mut missing);
         if depth == Depth::Settled {
             self.settle(&mut processes, &mut missing);
+        }
+        // At one time for all, so that ages can be compared.
+        for process in &mut processes {
+            let started_s = process.started_ticks as f64 / procfs::ticks_per_second() as f64;
+            process.age_s = now_s.map(|now_s| (now_s - started_s).max(0.0));
         }
         let ended = roots.roots.iter().filter(|pid| Identity::of(**pid).is_none());
         missing
@@ -58,6 +64,7 @@ impl Observer {
             ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
             taken: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
             at_s: monotonic_s(),
+            label: None,
             target: resolved.target.clone(),
             processes,
             cgroup,
@@ -152,6 +159,12 @@ fn with_others(mut cgroup: Cgroup, processes: &[Process]) -> Cgroup {
     let with_memory = statuses.filter(|status| status.vmrss.is_some());
     cgroup.others_anon = with_memory.map(|status| Some(status.rssanon? * 1024)).sum();
     cgroup
+}
+
+/// What processes' start times are counted in.
+fn since_boot_s() -> Option<f64> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).ok()?;
+    Some(Duration::from(now).as_secs_f64())
 }
 
 fn monotonic_s() -> f64 {

@@ -107,6 +107,7 @@ impl Reading<'_> {
                     hints.stack_pointers.clear();
                 }
                 self.process.memory = Some(mappings::by_kind(&maps, &hints));
+                self.process.private = Some(mappings::private(&maps));
                 self.process.runtime = runtime;
                 self.process.pool = pool::of_mappings(entry.pid, &maps);
                 self.maps = Some(maps);

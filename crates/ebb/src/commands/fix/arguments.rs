@@ -20,7 +20,7 @@ pub(super) enum Channel {
 )]
 pub struct Args {
     /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
-    /// an entrypoint script, or a Cargo.toml
+    /// an entrypoint script, a Cargo.toml, or a Python file that starts other programs
     pub(super) file: PathBuf,
 
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, or glibc (no preload) [default: ebbmalloc]
@@ -56,6 +56,10 @@ pub struct Args {
     /// of supervisor's configuration or of a Rust package; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(super) service: Vec<String>,
+
+    /// For a Python file: only calls that start this program [default: all calls that start a process]
+    #[arg(long, value_name = "NAME")]
+    pub(super) child: Option<String>,
 
     /// The stage of a Dockerfile to build [default: the last one]
     #[arg(long, value_name = "NAME")]

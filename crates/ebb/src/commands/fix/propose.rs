@@ -33,15 +33,32 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
     if file_name == "Cargo.toml" {
         return rust::propose(args, text, desired);
     }
+    if path.extension().is_some_and(|it| it == "py") {
+        return python(args, text, desired);
+    }
+    if args.child.is_some() {
+        return Err(Failure::usage("--child is for Python files")
+            .remedy("for other programs, use ebb run --child NAME -- CMD"));
+    }
     match declared::kind(path, text) {
         Some(Kind::Unit) => service_unit(args, text, desired, &wanted),
         Some(kind) => services(args, kind, text, desired, &wanted),
         None if is_dockerfile(&file_name) || Stages::parse(text).is_ok() => dockerfile(args, text, desired, &wanted),
         None => Err(Failure::usage(format!("{}: not a kind of file that ebb fix knows", path.display())).remedy(
             "nothing was changed; it knows Dockerfiles, compose files, Kubernetes manifests, systemd services, Procfiles, supervisor's \
-             configuration, entrypoint scripts and Cargo.toml",
+             configuration, entrypoint scripts, Cargo.toml and Python files",
         )),
     }
+}
+
+/// The calls of a Python program that start others. There is no service in it to check.
+fn python(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
+    let name = args.file.display().to_string();
+    let child = args.child.as_deref();
+    let Fixed { edits, notes } = fix::python::fix(&name, text, child, desired)?;
+    let change = Change::of(&args.file, Some(text.to_owned()), edits);
+    is_settled(&name, fix::python::fix(&name, &change.after(), child, desired))?;
+    Ok(Proposal { kind: "python", changes: vec![change], notes, check: None, library: None })
 }
 
 /// A second look at the result has to find nothing to do.

@@ -31,6 +31,9 @@ pub(super) struct Report {
     processes: Vec<ProcessReport>,
     /// Processes that ended before their memory map could be read.
     ended_unread: usize,
+    /// The only program that is to have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child: Option<String>,
 }
 
 /// One process.
@@ -94,7 +97,12 @@ impl Report {
             (!processes.is_empty() && verdicts().all(|it| it.is_some())).then_some(true)
         };
         let allocator = allocator.to_owned();
-        Self { format: FORMAT, allocator, library, in_charge, processes, ended_unread }
+        Self { format: FORMAT, allocator, library, in_charge, processes, ended_unread, child: None }
+    }
+
+    /// The same where only processes of one program are judged.
+    pub(super) fn of_child(self, child: Option<String>) -> Self {
+        Self { child, ..self }
     }
 
     /// The lines to print.
@@ -118,6 +126,12 @@ impl Report {
         let mut lines = vec![match self.in_charge {
             Some(true) => format!("{name} is in charge of {all}"),
             Some(false) => format!("{name} is NOT in charge of {not} of {count} processes"),
+            None if count == 0 && self.child.is_some() => {
+                let child = self.child.as_deref().unwrap_or_default();
+                format!(
+                    "no {child} was seen; one that is started by its path does not pass the wrapper"
+                )
+            }
             None if count == 0 => {
                 format!("it is not known whether {name} was in charge: the program ended too soon")
             }

@@ -23,6 +23,8 @@ pub(super) struct Start {
     pub(super) allocator: String,
     /// What it is to run on.
     pub(super) choice: Choice,
+    /// The program of the only descendant that gets it, where not all do.
+    pub(super) child: Option<PathBuf>,
 }
 
 /// The failure of an `execve` that did not work.

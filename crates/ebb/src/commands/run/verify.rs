@@ -16,7 +16,6 @@ use nix::unistd::Pid;
 use super::report::{ProcessReport, Report, Style};
 use super::start::{Start, not_started};
 use crate::exit::{Exit, Failure};
-use ebb_allocators::Choice;
 use ebb_process::elf::Elf;
 use ebb_process::{MallocSource, Tree, Unreadable, identity, inherited, malloc_source};
 
@@ -54,7 +53,7 @@ pub(super) fn run(
         thread::sleep(if begin.elapsed() < CLOSE_LOOKS { CLOSE_INTERVAL } else { INTERVAL });
     }
     let mut err = io::stderr().lock();
-    for line in seen.report(allocator, &start.choice).lines(style) {
+    for line in seen.report(pid, allocator, start).lines(style) {
         // A closed stderr must not end the program that we stand for.
         let _ = writeln!(err, "{line}");
     }
@@ -114,8 +113,13 @@ impl Observations {
         }
     }
 
-    fn report(&self, allocator: &str, choice: &Choice) -> Report {
-        let library = choice.library();
+    fn report(&self, root: i32, allocator: &str, start: &Start) -> Report {
+        let library = start.choice.library();
+        // With --child the others are to run as they are.
+        let is_meant = |(pid, _, program): &&Key| match &start.child {
+            Some(child) => *pid != root && program == child,
+            None => true,
+        };
         let is_ours = |source: &MallocSource| match library {
             Some(library) => source.is(&library.path),
             None => source.is_libc() || *source == MallocSource::Static,
@@ -123,7 +127,7 @@ impl Observations {
         let bits = library.and_then(|it| Elf::read(&it.path).ok()).map(|elf| elf.machine.bits);
         let mut unread = 0;
         let mut processes = Vec::new();
-        for key in &self.order {
+        for key in self.order.iter().filter(is_meant) {
             let Some(found) = self.found.get(key) else {
                 continue;
             };
@@ -141,7 +145,8 @@ impl Observations {
             });
         }
         let path = library.map(|library| library.path.display().to_string());
-        Report::new(allocator, path, processes, unread)
+        let child = start.child.as_ref().map(|program| program.display().to_string());
+        Report::new(allocator, path, processes, unread).of_child(child)
     }
 }
 
