@@ -15,34 +15,27 @@ mod vertical;
 pub use horizontal::Horizontal;
 
 use crate::facts::autoscale::{Look, Outcome, Scaled, Seen, Settings, Target};
-use ebb_process::record::{Record, Replica};
-use std::collections::BTreeSet;
+use ebb_process::record::{Group, Record, Replica};
 
-/// The looks of a recording; what could not be read is left out. Memory is the working set where each replica has a
-/// cgroup of its own, as autoscalers see it, and else resident memory.
+/// The looks of a recording; what could not be read is left out. Memory is the working set, as autoscalers see it, where most
+/// replicas are alone in their cgroups, and else resident memory.
 pub fn looks(records: &[Record]) -> Vec<Look> {
     let begin = records.first().map_or(0.0, Record::at_s);
+    let replicas = || records.iter().flat_map(|record| &record.replicas);
+    let is_alone = |replica: &&Replica| replica.cgroup.as_ref().is_some_and(|it| it.others == 0);
+    let are_alone = 2 * replicas().filter(is_alone).count() > replicas().count();
+    let seen = |replica: &Replica| {
+        let group = replica.cgroup.as_ref();
+        let working_set = |group: &Group| Some(group.usage?.saturating_sub(group.inactive_file?));
+        Some(Seen {
+            life: (replica.pid, replica.started),
+            bytes: if are_alone { working_set(group?) } else { replica.rss }?,
+            oom_kills: group.and_then(|it| it.oom_kills).unwrap_or(0),
+        })
+    };
     let look = |record: &Record| {
-        let groups: BTreeSet<&str> = record
-            .replicas
-            .iter()
-            .filter_map(|it| Some(it.cgroup.as_ref()?.path.as_str()))
-            .collect();
-        let own = groups.len() == record.replicas.len() && !groups.contains("/");
-        let seen = |replica: &Replica| {
-            let group = replica.cgroup.as_ref();
-            let working_set = group
-                .filter(|_| own)
-                .and_then(|it| Some(it.usage?.saturating_sub(it.inactive_file?)));
-            Some(Seen {
-                life: (replica.pid, replica.started),
-                bytes: working_set.or(replica.rss)?,
-                oom_kills: group.and_then(|it| it.oom_kills).unwrap_or(0),
-            })
-        };
         let replicas: Vec<Seen> = record.replicas.iter().map(seen).collect::<Option<_>>()?;
-        let at_s = record.at_s() - begin;
-        (!replicas.is_empty()).then_some(Look { at_s, replicas })
+        (!replicas.is_empty()).then(|| Look { at_s: record.at_s() - begin, replicas })
     };
     records.iter().filter_map(look).collect()
 }

@@ -59,6 +59,8 @@ pub struct Replica {
 pub struct Group {
     /// Its path below the hierarchy's mount.
     pub path: String,
+    /// Processes in it that are no part of the replica: its figures are not the replica's then.
+    pub others: u64,
     /// All that is charged to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<u64>,
@@ -116,7 +118,9 @@ impl Replica {
             allocator: allocator(pid),
             cgroup: place.map(|place| {
                 let cgroup = place.read();
+                let is_other = |other: &&i32| !tree.pids().contains(other);
                 Group {
+                    others: cgroup.pids.iter().filter(is_other).count() as u64,
                     usage: cgroup.usage,
                     inactive_file: cgroup.parts.inactive_file,
                     limit: cgroup.limit,

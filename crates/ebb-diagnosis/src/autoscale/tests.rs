@@ -93,3 +93,38 @@ fn the_vertical_request_is_a_percentile_of_peaks_with_a_margin() {
     let raised = vertical::recommend(&killed).request as f64 / MB;
     assert!((1200.0 * 1.15..=1200.0 * 1.15 * 1.05).contains(&raised), "{raised}");
 }
+
+#[test]
+fn the_working_set_counts_where_replicas_are_alone_in_their_cgroups() {
+    let replica = |others| Replica {
+        pid: 1,
+        started: 1,
+        processes: 1,
+        rss: Some(50),
+        anon: None,
+        swap: None,
+        allocator: None,
+        cgroup: Some(Group {
+            path: "/a".into(),
+            others,
+            usage: Some(100),
+            inactive_file: Some(30),
+            limit: Some(500),
+            limit_usage: Some(100),
+            oom_kills: None,
+        }),
+    };
+    let record = |others: &[u64]| Record {
+        format: ebb_process::record::FORMAT,
+        at: jiff::Timestamp::UNIX_EPOCH,
+        every_s: 60.0,
+        target: "app".into(),
+        replicas: others.iter().map(|others| replica(*others)).collect(),
+    };
+    for (others, expected) in [([0, 0, 0], 70), ([0, 9, 0], 70), ([0, 9, 9], 50)] {
+        let looks = looks(&[record(&others), record(&[])]);
+        assert_eq!(looks.len(), 1, "nothing ran");
+        assert!(looks[0].replicas.iter().all(|it| it.bytes == expected), "{others:?}");
+    }
+    assert_eq!(limit(&[record(&[0])]), Some(500));
+}

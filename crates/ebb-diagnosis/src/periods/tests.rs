@@ -151,6 +151,7 @@ fn restarts_kills_replicas_and_the_limit_are_counted() {
     let with_group = |pid, path: &str, kills, usage: f64| Replica {
         cgroup: Some(Group {
             path: path.into(),
+            others: 0,
             usage: Some((usage * MB) as u64),
             inactive_file: Some(20_000_000),
             limit: Some(500_000_000),

@@ -21,6 +21,7 @@ fn record(at: Timestamp, rss: u64) -> Record {
             allocator: Some("glibc".into()),
             cgroup: Some(Group {
                 path: "/kubepods.slice/kubepods-pod1234.slice/cri-containerd-5678.scope".into(),
+                others: 0,
                 usage: Some(rss + 40_000_000),
                 inactive_file: Some(30_000_000),
                 limit: Some(1 << 30),
