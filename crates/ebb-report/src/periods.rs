@@ -174,7 +174,8 @@ fn timeline(comparison: &Comparison, records: [&[Record]; 2], zone: &TimeZone) -
             ..Line::of_one(points.collect())
         }
     });
-    let since = if comparison.same_hours { "since midnight" } else { "since its beginning" };
+    let since =
+        if comparison.same_hours { "since midnight" } else { "since the period's beginning" };
     Timeline::of_lines(lines.collect(), since)
 }
 

@@ -18,23 +18,26 @@ for line in sys.stdin:
     print('done', flush=True)
 ";
 /// The load of each decision, MB, all replicas together.
-const LOAD: [(u32, usize); 5] = [(0, 4), (80, 8), (240, 12), (50, 40), (0, 30)];
+const LOAD: [(u32, usize); 5] = [(0, 3), (80, 6), (240, 8), (50, 30), (0, 24)];
 /// Time between two decisions; nothing here waits for it.
 const STEP_S: usize = 15;
 const TARGET: f64 = 40e6;
 const BOUNDS: (usize, usize) = (1, 10);
 
-struct Worker(Subject);
+struct Worker(Subject, Option<usize>);
 
 impl Worker {
     fn start() -> Self {
         let mut command = Command::new("python3");
         // Each block is a mapping, so that glibc holds none: what replicas hold is not shared, and the rule would keep them all.
         command.args(["-c", WORKER]).env("MALLOC_MMAP_THRESHOLD_", "65536");
-        Self(Subject::start(&mut command))
+        Self(Subject::start(&mut command), None)
     }
 
     fn hold(&mut self, bytes: usize) {
+        if self.1.replace(bytes) == Some(bytes) {
+            return;
+        }
         let stdin = self.0.child.stdin.as_mut().expect("a pipe");
         writeln!(stdin, "{bytes}").expect("a reader");
         assert_eq!(self.0.line(), "done");

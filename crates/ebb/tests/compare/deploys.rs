@@ -89,7 +89,7 @@ fn a_restart_under_another_allocator_is_followed_and_the_drop_is_found() {
     let dir = folder.path().join("recording");
     let glibc = Subject::start(&mut Command::new(&program));
     let recorder = Recorder::start(&name, &dir);
-    recorder.wait_for(40, "on glibc", |it| allocator(it) == Some("glibc"));
+    recorder.wait_for(25, "on glibc", |it| allocator(it) == Some("glibc"));
     drop(glibc);
     recorder.wait_for(1, "gone", |it| it["replicas"] == Value::Array(Vec::new()));
     let mut other = Command::new(&program);
@@ -100,7 +100,7 @@ fn a_restart_under_another_allocator_is_followed_and_the_drop_is_found() {
     recorder.wait_for(2, "on jemalloc", of_jemalloc);
     let first = lines(&dir).into_iter().flatten().filter(of_jemalloc).nth(1).expect("a record");
     let deploy = first["at"].as_str().expect("a time").to_owned();
-    recorder.wait_for(42, "on jemalloc", of_jemalloc);
+    recorder.wait_for(27, "on jemalloc", of_jemalloc);
     Finished::by(ebb(&["snap", &name, "--to"]).arg(&dir)).expect(
         75,
         &[],
