@@ -138,6 +138,45 @@ fn a_restart_under_another_allocator_is_followed_and_the_drop_is_found() {
 }
 
 #[test]
+fn replicas_of_a_name_are_recorded_and_one_that_comes_back_is_a_restart() {
+    needs!("python3");
+    let folder = harness::folder();
+    let name = name("replicas");
+    let program = service(&folder, &name);
+    let dir = folder.path().join("recording");
+    let start = || Subject::start(&mut Command::new(&program));
+    let (_first, second) = (start(), start());
+    let recorder = Recorder::start(&name, &dir);
+    let has = |count: usize| {
+        move |it: &Value| it["replicas"].as_array().is_some_and(|it| it.len() == count)
+    };
+    recorder.wait_for(5, "of two", has(2));
+    drop(second);
+    recorder.wait_for(1, "of one", has(1));
+    let _again = start();
+    recorder.wait_for(10, "of two again", has(2));
+    let _third = start();
+    recorder.wait_for(2, "of three", has(3));
+    drop(recorder);
+    let records: Vec<Value> = lines(&dir).into_iter().flatten().collect();
+    let last = records.last().and_then(|it| it["at"].as_str()).expect("a time");
+    let found = diff(&dir, &["--before", &format!("..{last}"), "--json"]).json();
+    // The third replica is an addition.
+    assert_eq!(
+        (&found["before"]["restarts"], &found["before"]["most_replicas"]),
+        (&1.into(), &3.into()),
+        "{found}"
+    );
+    let mean = found["before"]["replicas"].as_f64().expect("a mean");
+    assert!((1.5..3.0).contains(&mean), "{found}");
+    let tree = &records[0]["replicas"][0];
+    assert!(
+        tree["rss"].as_u64() > tree["anon"].as_u64() && tree["cgroup"]["others"].is_u64(),
+        "{tree}"
+    );
+}
+
+#[test]
 fn a_killed_recorder_loses_one_record_at_most() {
     needs!("python3");
     let folder = harness::folder();
