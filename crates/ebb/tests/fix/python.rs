@@ -34,7 +34,7 @@ fn assert_only_the_child_has_it(place: &Place) {
 
 #[test]
 fn a_child_of_subprocess() {
-    let text = "import subprocess, sys\n\nchild = subprocess.Popen(\n    [sys.executable, '-c', 'input()'],\n    \
+    let text = "import subprocess, sys\n\nchild = subprocess.Popen(\n    [sys.executable, '-c', 'import sys; sys.stdin.read()'],\n    \
                 stdin=subprocess.PIPE,  # ends with us\n)\nprint('ready', child.pid, flush=True)\nchild.wait()\n";
     let place = Place::with(&[("app.py", text)]);
     let library = ebbmalloc().display().to_string();
