@@ -131,6 +131,7 @@ while True:
     last = bool(select.select([sys.stdin], [], [], 0)[0])
     end = time.process_time() + 1.5
     while time.process_time() < end:
+        blocks = None
         blocks = [bytes(60_000 + number) for number in range(2000)]
     kept = blocks[::400]
     del blocks
