@@ -55,6 +55,8 @@ step EBB_LONG=1 cargo test --release -p ebbmalloc-c
 step EBB_LONG=1 cargo test -p ebbmalloc-cli --test why
 # Steps of running services, with what happened before each.
 step EBB_LONG=1 cargo test -p ebbmalloc-cli --test compare live::
+# Trials of an image of podman.
+step EBB_LONG=1 cargo test -p ebbmalloc-cli --test compare image
 # Before a step builds another target/release/ebb.
 step cargo test -p ebbmalloc-cli --test library
 # What a look changes in services that fork: celery, PostgreSQL, redis while it saves.

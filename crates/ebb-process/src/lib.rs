@@ -13,6 +13,7 @@
 //! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
 //! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
 
+pub mod borrowed;
 pub mod carried;
 pub mod cgroup;
 pub mod charge;

@@ -1,12 +1,13 @@
-//! Ctrl-C: a request to stop that every wait of a trial sees, and the process groups to kill when it
-//! comes twice.
+//! Ctrl-C: a request to stop that every wait of a trial sees, and the process groups and containers to end
+//! when it comes twice.
 //!
 //! `commands/compare` turns signals into [`Interrupt::set`] and [`Groups::kill_all`]; `run` and
 //! `launch` ask. Nothing here installs a handler.
 
+use super::container::Running;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,9 +47,9 @@ impl Interrupt {
     }
 }
 
-/// The process groups that were started and have not been stopped.
+/// The process groups and containers that were started and have not been stopped.
 #[derive(Debug, Clone, Default)]
-pub struct Groups(Arc<Mutex<BTreeSet<i32>>>);
+pub struct Groups(Arc<Mutex<BTreeSet<i32>>>, Arc<Mutex<BTreeMap<String, Running>>>);
 
 impl Groups {
     fn with<T>(&self, change: impl FnOnce(&mut BTreeSet<i32>) -> T) -> T {
@@ -65,13 +66,29 @@ impl Groups {
         self.with(|groups| groups.remove(&(leader as i32)));
     }
 
-    /// Kills all of them at once. A group that ended by itself is no error.
+    fn with_containers<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Running>) -> T) -> T {
+        change(&mut self.1.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A container was started.
+    pub fn add_container(&self, container: &Running) {
+        self.with_containers(|all| all.insert(container.name.clone(), container.clone()));
+    }
+
+    /// Removes a container.
+    pub fn remove_container(&self, container: &Running) {
+        container.remove();
+        self.with_containers(|all| all.remove(&container.name));
+    }
+
+    /// Kills all of them at once. A group or a container that ended by itself is no error.
     pub fn kill_all(&self) {
         self.with(|groups| {
             for leader in groups.iter() {
                 let _ = killpg(Pid::from_raw(*leader), Signal::SIGKILL);
             }
         });
+        self.with_containers(|containers| containers.values().for_each(Running::remove));
     }
 }
 

@@ -4,6 +4,7 @@
 //! then stops them in order. Output goes to files, so nothing has to be pumped and the last lines are
 //! there when something dies. Allocator settings of the caller's own environment never leak into a run.
 
+use super::container::Running;
 use super::interrupt::{Groups, Interrupt};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -50,6 +51,8 @@ pub struct Launch<'a> {
     pub run_mark: &'a str,
     /// The `cgroup.procs` files of cgroups that it enters before it begins.
     pub procs_files: &'a [PathBuf],
+    /// The container that the command runs in the foreground.
+    pub container: Option<Running>,
     /// Its output.
     pub stdout: PathBuf,
     /// Its errors; may be the same file.
@@ -63,6 +66,9 @@ pub struct Process {
     pub name: String,
     child: Child,
     groups: Groups,
+    container: Option<Running>,
+    /// The first process of the container.
+    in_container: Option<u32>,
     stdout: PathBuf,
     stderr: PathBuf,
     ended: Option<ExitStatus>,
@@ -85,6 +91,7 @@ impl<'a> Launch<'a> {
             env,
             run_mark,
             procs_files: &[],
+            container: None,
             stdout: log.clone(),
             stderr: log,
         }
@@ -130,9 +137,12 @@ impl<'a> Launch<'a> {
         let child =
             command.spawn().map_err(|error| problem(&program.display().to_string(), &error))?;
         groups.add(child.id());
+        self.container.iter().for_each(|container| groups.add_container(container));
         Ok(Process {
             child,
             groups: groups.clone(),
+            container: self.container,
+            in_container: None,
             stdout: self.stdout,
             stderr: self.stderr,
             name,
@@ -184,9 +194,37 @@ fn located(program: &str, cwd: &Path) -> PathBuf {
 }
 
 impl Process {
-    /// Its number.
+    /// Its number, or that of the first process in its container, once that was [found](Self::find_container).
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.in_container.unwrap_or(self.child.id())
+    }
+
+    /// Waits until its container, if it runs one, has a process; the message says why there is none.
+    pub fn find_container(&mut self, limit: Duration, interrupt: &Interrupt) -> Result<(), String> {
+        let Some(container) = self.container.clone() else {
+            return Ok(());
+        };
+        let found = interrupt.wait_for(limit, || match container.pid() {
+            Some(pid) => Some(Ok(pid)),
+            None => Some(Err(self.ended()?)),
+        });
+        let name = &self.name;
+        match found {
+            Some(Ok(pid)) if Path::new("/proc").join(pid.to_string()).exists() => {
+                self.in_container = Some(pid);
+                Ok(())
+            }
+            Some(Ok(pid)) => Err(format!(
+                "{name} is process {pid} of its container's engine, which runs on another machine than ebb"
+            )),
+            Some(Err(status)) => Err(format!("{name} {} at once", describe(status))),
+            None => Err(format!("{name} has no process after {} s", limit.as_secs_f64())),
+        }
+    }
+
+    /// Whether the engine of its container says that it was killed for lack of memory.
+    pub fn was_oom_killed(&self) -> bool {
+        self.container.as_ref().is_some_and(Running::was_oom_killed)
     }
 
     /// How it ended, if it has.
@@ -252,6 +290,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+        // Only now: what an engine or a cgroup tells of a container is gone with it.
+        self.container.iter().for_each(|container| self.groups.remove_container(container));
     }
 }
 

@@ -8,12 +8,13 @@
 //! - [`summary`], [`cost`], [`canary`], [`traps`], [`disturbance`], [`refaults`]: figures, and what speaks against them.
 //! - [`verdict`], [`choice`], [`tuning`], [`against`]: a sentence; what to run; the settings; an earlier trial.
 //! - [`placebo`], [`remains`]: settings without effect; what no allocator changes.
-//! - [`launch`], [`sampler`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
+//! - [`container`], [`launch`], [`sampler`], [`logs`], [`interrupt`], [`setup`], [`run`]: one run.
 //! - [`schedule`], [`rounds`], [`engine`]: in which order, how often; all runs.
 
 pub mod against;
 pub mod canary;
 pub mod choice;
+pub mod container;
 pub mod cost;
 pub mod disturbance;
 pub mod engine;

@@ -107,6 +107,9 @@ pub struct Canary {
 pub struct Workload {
     pub name: String,
     pub description: String,
+    /// The image or unpacked root that the service ran in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     pub profile: Option<String>,
     pub vars: BTreeMap<String, String>,
     /// The number of rounds of each cycle after the profile.

@@ -9,7 +9,7 @@ use super::sampler::{Sampler, ServiceCgroup};
 use super::schedule::Step;
 use super::summary;
 use super::template;
-use super::variant::Prepared;
+use super::variant::{Prepared, VariantSpec};
 use super::workload::Companion;
 use crate::results::{Oom, Outcome, PhaseKind, Run, Trim};
 use std::path::PathBuf;
@@ -75,6 +75,38 @@ pub fn run(
     record
 }
 
+/// Starts the service as it is and, when it is ready, calls `look` with its number. The error has its last lines.
+pub fn first_look<T>(
+    trial: &TrialContext,
+    look: impl FnOnce(u32) -> T,
+) -> Result<T, (String, Vec<String>)> {
+    let spec = VariantSpec { name: "first-look".to_owned(), ..VariantSpec::default() };
+    let run_mark = format!("{}-{}", std::process::id(), spec.name);
+    let variant = Prepared::as_it_is(spec);
+    let looked = (|| {
+        let (context, _dir) = RunContext::create(trial, &variant, 0, run_mark.clone())?;
+        let companions = context.start_companions()?;
+        request::check_address_free(&context, &context.workload.service.ready)?;
+        let mut service = context.start_service(&variant, &[])?;
+        let limit = Duration::from_secs_f64(context.workload.service.ready_timeout_s);
+        let ready = &context.workload.service.ready;
+        service
+            .find_container(limit, &trial.interrupt)
+            .and_then(|()| until_ready(&context, ready, &mut service, limit))
+            .map_err(|reason| failed(reason, &service))?;
+        let seen = look(service.pid());
+        service.stop(Duration::from_secs_f64(context.workload.service.stop_timeout_s));
+        drop((service, companions));
+        Ok(seen)
+    })();
+    launch::kill_strays(&run_mark);
+    looked.map_err(|error| match error {
+        RunError::Failed { reason, last_lines } => (reason, last_lines),
+        RunError::Discarded(reason) => (reason, Vec::new()),
+        RunError::Interrupted => ("it was interrupted".to_owned(), Vec::new()),
+    })
+}
+
 /// Where a run puts its results while it goes on.
 struct Recorder<'a> {
     record: &'a mut Run,
@@ -100,13 +132,14 @@ impl RunContext<'_> {
         recorder: &mut Recorder,
     ) -> Result<(), RunError> {
         // Stopped in reverse order of their start, also when something on the way fails.
-        let mut companions = Companions(Vec::new());
-        for companion in &self.workload.companions {
-            companions.0.push((self.start_companion(companion)?, companion.stop_timeout_s));
-        }
+        let _companions = self.start_companions()?;
         request::check_address_free(&self, &self.workload.service.ready)?;
         let started = Instant::now();
         let mut service = self.start_service(variant, procs_files)?;
+        let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
+        service
+            .find_container(limit, &trial.interrupt)
+            .map_err(|reason| failed(reason, &service))?;
         let cgroup = trial.observer.cgroup(service.pid());
         let kills = || cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills());
         let kills_before = kills();
@@ -115,17 +148,20 @@ impl RunContext<'_> {
         let result = self.run_service(trial, variant, &mut service, start, recorder);
         service.stop(Duration::from_secs_f64(self.workload.service.stop_timeout_s));
         let record = &mut *recorder.record;
-        record.oom = Option::zip(kills_before, kills()).filter(|(before, now)| now > before).map(
-            |(before, now)| Oom {
-                // A service that is gone at once is gone before the next sample: its phase ended there.
-                at_s: record
-                    .oom
-                    .and_then(|oom| oom.at_s)
-                    .or(record.phases.last().map(|phase| phase.to_s)),
-                kills: now - before,
-                limit_bytes: record.limit_bytes,
-            },
-        );
+        let counted = Option::zip(kills_before, kills()).map(|(before, now)| now - before);
+        // The cgroup of a container may be gone; its engine remembers.
+        let killed = counted.or_else(|| service.was_oom_killed().then_some(1));
+        record.oom = killed.filter(|kills| *kills > 0).map(|kills| Oom {
+            // A service that is gone at once is gone before the next sample: its phase ended there.
+            at_s: record
+                .oom
+                .and_then(|oom| oom.at_s)
+                .or(record.phases.last().map(|phase| phase.to_s)),
+            kills,
+            limit_bytes: record
+                .limit_bytes
+                .or(trial.container.and_then(|container| container.limits.memory_max_bytes)),
+        });
         result
     }
 
@@ -227,6 +263,14 @@ impl Drop for Companions {
 }
 
 impl RunContext<'_> {
+    fn start_companions(&self) -> Result<Companions, RunError> {
+        let mut companions = Companions(Vec::new());
+        for companion in &self.workload.companions {
+            companions.0.push((self.start_companion(companion)?, companion.stop_timeout_s));
+        }
+        Ok(companions)
+    }
+
     fn start_companion(&self, companion: &Companion) -> Result<Process, RunError> {
         let name = format!("companion {}", companion.name);
         let mut env = self.env.clone();

@@ -17,6 +17,8 @@ const WARM_UP_REQUESTS: &str = "20";
 pub struct Sketch {
     /// The service under test.
     pub service: Vec<String>,
+    /// The image or unpacked root that it is in; its words are the image's arguments then.
+    pub image: Option<String>,
     /// How to know that it is there: `http://...`, `HOST:PORT` or `line:REGEX`. Without it the address
     /// of the load is used for a connection check.
     pub ready: Option<String>,
@@ -35,7 +37,8 @@ pub struct Sketch {
 impl Sketch {
     /// The text of the workload file; the message says what is missing.
     pub fn to_toml(&self) -> Result<String, String> {
-        let program = self.service.first().ok_or("there is no service")?;
+        let program = self.image.as_ref().or(self.service.first()).ok_or("there is no service")?;
+        let program = program.trim_end_matches('/');
         let name = program.rsplit('/').next().unwrap_or(program);
         let ready = match &self.ready {
             Some(text) => ready(text)?,
@@ -45,7 +48,8 @@ impl Sketch {
             shlex::try_join(command.iter().map(String::as_str))
                 .unwrap_or_else(|_| command.join(" "))
         };
-        let description = format!("{}, under {}", shown(&self.service), shown(&self.load));
+        let started: Vec<String> = self.image.iter().chain(&self.service).cloned().collect();
+        let description = format!("{}, under {}", shown(&started), shown(&self.load));
         let mut out = String::from(
             "# As `ebb compare --print-workload` wrote it; docs/workload.md explains every line. Commands run in\n\
              # the folder of this file.\nformat = 1\n\n",
@@ -53,11 +57,12 @@ impl Sketch {
         let _ = write!(
             out,
             "[workload]\nname = {}\ndescription = {}\n\n[vars]\nrest_s = {}\n\n[cycles]\nloads = {}\n\n\
-             [service]\ncommand = {}\nready = {ready}\n",
+             [service]\n{}command = {}\nready = {ready}\n",
             text(name),
             text(&description),
             self.rest_s,
             self.cycles,
+            self.image.as_ref().map_or(String::new(), |image| format!("image = {}\n", text(image))),
             list(&self.service),
         );
         if let Some(command) = self.warm_up.clone().or_else(|| self.health_requests()) {
@@ -166,6 +171,7 @@ mod tests {
             ready: Some("http://localhost:8000/health".into()),
             load: words("oha -z 20s http://localhost:8000/"),
             load_name: "load",
+            image: None,
             warm_up: None,
             rest_s: 15.0,
             cycles: 2,

@@ -3,6 +3,7 @@
 //! `NAME`, `NAME+KEY=VALUE...` or `NEW=NAME+KEY=VALUE...`, a comma between two, double quotes hold
 //! commas and plus signs. `+trim-once` stands for a setting too. The known names are those of `ebb_allocators::tuning`. Pure: whether the allocator is installed is found out by `commands/compare`.
 
+use super::container::Mounted;
 use super::workload::VariantTable;
 use ebb_allocators::{Allocator, Decay, all_tunings, tuning};
 use std::collections::BTreeMap;
@@ -150,8 +151,30 @@ pub struct Prepared {
     pub decay: Option<Decay>,
     /// A second preloaded library.
     pub beside: Option<PathBuf>,
+    /// Files that a container has to see for this; paths of libraries are then its own.
+    pub mounts: Vec<Mounted>,
+    /// The service loads the library by itself.
+    pub is_own: bool,
+    /// What is preloaded besides, in place of what an image preloads.
+    pub preloads: Option<String>,
     /// Why it cannot be run.
     pub unavailable: Option<String>,
+}
+
+impl Prepared {
+    /// Nothing is preloaded.
+    pub fn as_it_is(spec: VariantSpec) -> Prepared {
+        Prepared {
+            spec,
+            library: None,
+            decay: None,
+            beside: None,
+            mounts: Vec::new(),
+            is_own: false,
+            preloads: None,
+            unavailable: None,
+        }
+    }
 }
 
 #[cfg(test)]

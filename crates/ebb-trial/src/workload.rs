@@ -99,6 +99,9 @@ pub struct Companion {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
+    /// An image, or the folder of an unpacked root: the command are its arguments then.
+    pub image: Option<String>,
+    #[serde(default)]
     pub command: Vec<String>,
     /// Relative to the workload's folder.
     #[serde(default)]

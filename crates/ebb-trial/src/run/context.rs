@@ -1,6 +1,7 @@
 //! The settings of a trial that all its runs share ([`TrialContext`]); the folder, ports, variables and environment of one
 //! run ([`RunContext`]), which starts its processes; and why a run fails ([`RunError`]).
 
+use crate::container::{Container, Running, Start};
 use crate::interrupt::{Groups, Interrupt};
 use crate::launch::{Launch, Process};
 use crate::logs::Logs;
@@ -20,6 +21,7 @@ use std::time::Duration;
 const FIRST_PORT: u16 = 10_240;
 
 /// What all runs of a trial have in common.
+#[derive(Clone)]
 pub struct TrialContext<'a> {
     /// The workload.
     pub workload: &'a Workload,
@@ -39,6 +41,8 @@ pub struct TrialContext<'a> {
     pub logs: &'a Logs,
     /// Creates a cgroup with the trial's limits for each run, if there are limits.
     pub cgroups: Option<&'a dyn RunCgroups>,
+    /// What the service runs in, if it does not run on this machine itself.
+    pub container: Option<&'a Container>,
 }
 
 /// Why a run did not complete.
@@ -80,6 +84,8 @@ pub struct RunContext<'a> {
     /// Set when the user interrupts the trial.
     pub interrupt: Interrupt,
     pub(super) logs: PathBuf,
+    container: Option<&'a Container>,
+    dir: PathBuf,
 }
 
 impl<'a> RunContext<'a> {
@@ -116,6 +122,8 @@ impl<'a> RunContext<'a> {
             groups: trial.groups.clone(),
             interrupt: trial.interrupt.clone(),
             logs,
+            container: trial.container,
+            dir: dir.path().to_owned(),
         };
         for name in names.iter().map(String::as_str).chain(["dir", "workload", "variant"]) {
             context.export(name);
@@ -177,25 +185,39 @@ impl<'a> RunContext<'a> {
     ) -> Result<Process, RunError> {
         let service = &self.workload.service;
         let command = variant.spec.command.as_ref().unwrap_or(&service.command);
-        let mut env = self.env.clone();
+        // The environment of a run names folders and ports of this machine.
+        let mut env = if self.container.is_some() { BTreeMap::new() } else { self.env.clone() };
         env.extend(self.fill_map(&service.env)?);
         env.extend(variant.spec.env.clone());
         let preloads: Vec<String> = variant
             .library
             .iter()
+            .filter(|_| !variant.is_own)
             .chain(&variant.beside)
             .map(|path| path.display().to_string())
-            .chain(env.get("LD_PRELOAD").cloned())
+            .chain(variant.preloads.as_ref().or(env.get("LD_PRELOAD")).cloned())
+            .filter(|entry| !entry.is_empty())
             .collect();
-        if !preloads.is_empty() {
+        // An image's is emptied where nothing takes its place.
+        if !preloads.is_empty() || variant.preloads.is_some() {
             env.insert("LD_PRELOAD".into(), preloads.join(":"));
+        }
+        let command = template::fill_all(command, &self.values)?;
+        let (name, log) = ("the service".to_owned(), self.logs.join("service.log"));
+        if let Some(container) = self.container {
+            let (of, mounts) = (Container::name(&self.run_mark), &variant.mounts);
+            let (arguments, dir) = (&command, self.dir.as_path());
+            let start = Start { name: &of, arguments, env: &env, mounts, dir };
+            let client = container.command(&start)?;
+            let launch =
+                Launch::new(name, client, &self.workload.dir, &self.env, &self.run_mark, log);
+            let running = Running { engine: container.engine.clone(), name: of };
+            return Ok(Launch { container: Some(running), ..launch }.start(&self.groups)?);
         }
         let cwd = match &service.cwd {
             Some(cwd) => self.workload.dir.join(cwd),
             None => self.workload.dir.clone(),
         };
-        let command = template::fill_all(command, &self.values)?;
-        let (name, log) = ("the service".to_owned(), self.logs.join("service.log"));
         let launch = Launch::new(name, command, &cwd, &env, &self.run_mark, log);
         Ok(Launch { procs_files, ..launch }.start(&self.groups)?)
     }

@@ -73,7 +73,10 @@ impl Workload {
                 .idle_seconds(&values)
                 .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
-        let mut commands = std::iter::once(&self.service.command)
+        // An image has a command of its own.
+        let service = Some(&self.service.command).filter(|_| self.service.image.is_none());
+        let mut commands = service
+            .into_iter()
             .chain(self.companions.iter().map(|companion| &companion.command))
             .chain(self.phases.iter().filter_map(|phase| phase.command.as_ref()))
             .chain(self.variants.values().filter_map(|variant| variant.command.as_ref()));

@@ -5,6 +5,7 @@
 
 pub(super) mod earlier;
 mod exports;
+mod image;
 mod limits;
 mod live;
 mod machine;
@@ -12,6 +13,7 @@ mod observer;
 mod outputs;
 mod programs;
 mod progress;
+mod rebuilt;
 mod sketch;
 mod tune;
 
@@ -21,6 +23,7 @@ use crate::exit::{Exit, Failure};
 use crate::{paint, signals, terminal};
 use earlier::Earlier;
 use ebb_allocators::{Allocator, USUAL};
+use ebb_trial::container::Container;
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::logs::Logs;
@@ -32,6 +35,7 @@ use ebb_trial::schedule::{self, Repetition};
 use ebb_trial::variant::{self, TRIM_ONCE, VariantSpec};
 use ebb_trial::workload::Workload;
 use ebb_trial::{placebo, remains, setup, traps, tuning, verdict};
+use image::Requested;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -44,11 +48,13 @@ use std::time::{Duration, Instant, SystemTime};
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "ebb compare [OPTIONS] WORKLOAD\n       ebb compare [OPTIONS] --load COMMAND -- SERVICE...\n       \
+                      ebb compare [OPTIONS] --load COMMAND --image IMAGE [-- ARGUMENTS...]\n       \
                       ebb compare [OPTIONS] --live NAME=TARGET NAME=TARGET...",
     after_help = "Examples:\n  \
                   ebb compare workloads/sse --profile demo -o results\n  \
                   ebb compare --load 'oha -z 20s http://localhost:8000/' -- uvicorn main:app --port 8000\n  \
                   ebb compare --burst 'http://localhost:{port}/report -c 32 -n 400' -- ./server --port {port}\n  \
+                  ebb compare --image redis:7 --load 'redis-benchmark -q -n 200000 -t set' --ready localhost:6379\n  \
                   ebb compare --live old=4711 new=4712 --for 24h"
 )]
 pub struct Args {
@@ -119,6 +125,9 @@ pub struct Args {
     sketch: sketch::Args,
 
     #[command(flatten)]
+    image: image::Args,
+
+    #[command(flatten)]
     limits: limits::Args,
 
     /// Simulate the replicas and requests that Kubernetes' autoscalers would have given each variant, one process tree
@@ -152,7 +161,8 @@ impl From<MemoryArg> for Metric {
 
 /// Does the trial and tells its outcome.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
-    if let Some(exit) = args.sketch.print()? {
+    let requested = args.image.requested()?;
+    if let Some(exit) = args.sketch.print(requested.as_ref())? {
         return Ok(exit);
     }
     if args.list_variants {
@@ -167,21 +177,27 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         let trial = live::watch(&args.live, args.memory.into())?;
         return report(trial, args, output.as_ref());
     }
-    sketch::check(&args.workload, &args.sketch)?;
+    sketch::check(&args.workload, &args.sketch, requested.is_some())?;
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let profile = args.profile.as_deref();
     let profile = profile.or_else(|| earlier.as_ref()?.trial.workload.profile.as_deref());
-    let workload = workload(args, profile)?;
+    let workload = workload(args, profile, requested.as_ref())?;
     if let Some(earlier) = &earlier {
         earlier.check(&about(&workload), args.memory.into())?;
     }
     let specs = specs(args, &workload, earlier.as_ref())?;
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     args.limits.check(&names)?;
-    let cgroups = args.limits.cgroups()?;
+    let has_arguments = !workload.service.command.is_empty();
+    let requested = requested.or(workload.service.image.clone().map(Requested::of));
+    let container = args.image.container(requested, has_arguments, args.limits.limits())?;
+    rebuilt::check(args.image.dockerfile.as_deref(), container.as_ref())?;
+    let cgroups = if container.is_none() { args.limits.cgroups()? } else { None };
     if workload.setup.is_none() {
         programs::look_up(&workload)?;
-        programs::resolve_all(specs.clone(), &workload)?;
+        if container.is_none() {
+            programs::resolve_all(specs.clone(), &workload)?;
+        }
     }
     let output = output_folder(args)?;
     let scratch = tempfile::tempdir().map_err(|error| {
@@ -193,8 +209,15 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         Some(output) => Logs::new(output.logs(), Some(temporary)),
         None => Logs::new(temporary, None),
     };
-    let trial = run_trial(args, &workload, specs, earlier, cgroups.as_deref(), &logs)?;
+    let place = Place { cgroups: cgroups.as_deref(), container: container.as_ref() };
+    let trial = run_trial(args, &workload, specs, earlier, place, &logs)?;
     report(trial, args, output.as_ref())
+}
+
+/// Where the service of each run goes.
+struct Place<'a> {
+    cgroups: Option<&'a dyn RunCgroups>,
+    container: Option<&'a Container>,
 }
 
 /// Sets the workload up, runs the variants and judges the results.
@@ -203,7 +226,7 @@ fn run_trial(
     workload: &Workload,
     specs: Vec<VariantSpec>,
     earlier: Option<Earlier>,
-    cgroups: Option<&dyn RunCgroups>,
+    place: Place,
     logs: &Logs,
 ) -> Result<Trial, Failure> {
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
@@ -212,26 +235,38 @@ fn run_trial(
     prepare(workload, logs.folder(), &groups, &interrupt, &progress)?;
     // After the setup: it may be what installs the service's program.
     programs::look_up(workload)?;
-    let variants = programs::resolve_all(specs, workload)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     let steps = steps(workload);
     let context = TrialContext {
         workload,
         steps: &steps,
-        observer: Arc::new(observer::Processes::default()),
+        observer: Arc::new(match place.container {
+            Some(_) => observer::Processes::in_container(),
+            None => observer::Processes::default(),
+        }),
         interrupt: interrupt.clone(),
         groups,
         metric: args.memory.into(),
         interval: args.interval,
         logs,
-        cgroups,
+        cgroups: place.cgroups,
+        container: place.container,
+    };
+    // Libraries that containers see; kept for the whole trial.
+    let libraries = tempfile::tempdir()?;
+    let variants = match place.container {
+        Some(_) => {
+            let in_order = has_chosen(args, workload) || earlier.is_some();
+            image::resolve_all(specs, in_order, &context, libraries.path())
+                .inspect_err(|_| progress.finish())?
+        }
+        None => programs::resolve_all(specs, workload)?,
     };
     let rounds = rounds(args, workload, earlier.as_ref());
     let runs = engine::run_all(&context, variants, rounds, &mut |event| progress.report(&event));
     let variants = runs.variants;
-    progress.finish();
     let verdict = verdict::judge(&variants, context.metric);
-    Ok(Trial {
+    let mut trial = Trial {
         format: FORMAT,
         ebb_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: humantime::format_rfc3339_seconds(started).to_string(),
@@ -254,7 +289,15 @@ fn run_trial(
         traps: traps::look(&variants),
         variants,
         stopping: runs.stopping,
-    })
+    };
+    if let Some(file) = args.image.dockerfile.as_ref().filter(|_| !interrupt.is_set()) {
+        let built = rebuilt::add(&mut trial, file, &context, &mut |event| progress.report(&event));
+        if let Err(reason) = built {
+            terminal::warn(&format!("{}: {reason}", file.display()));
+        }
+    }
+    progress.finish();
+    Ok(trial)
 }
 
 /// The folder of `-o`, tried out like the files of the exports; what an earlier trial left there is kept.
@@ -296,12 +339,23 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 }
 
 /// The file's, or the one that the flags stand for.
-fn workload(args: &Args, profile: Option<&str>) -> Result<Workload, Failure> {
+fn workload(
+    args: &Args,
+    profile: Option<&str>,
+    requested: Option<&Requested>,
+) -> Result<Workload, Failure> {
     if let Some(path) = args.workload.first() {
-        return Workload::load(path, profile).map_err(|error| Failure::usage(error.to_string()));
+        let mut workload = Workload::load(path, profile).map_err(Failure::usage)?;
+        if let Some(requested) = requested {
+            workload.service.image = Some(requested.image.clone());
+            if !requested.arguments.is_empty() {
+                workload.service.command = requested.arguments_of_template();
+            }
+        }
+        return Ok(workload);
     }
     let nothing = || Failure::usage("neither a workload nor a service is given");
-    args.sketch.workload()?.ok_or_else(nothing)
+    args.sketch.workload(requested)?.ok_or_else(nothing)
 }
 
 /// One line per known variant: its name, and what it sets.
@@ -344,6 +398,11 @@ fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
     })
 }
 
+/// Whether somebody said which variants there are.
+fn has_chosen(args: &Args, workload: &Workload) -> bool {
+    !args.variants.is_empty() || args.tune.is_some() || workload.chosen_variants.is_some()
+}
+
 fn prepare(
     workload: &Workload,
     logs: &Path,
@@ -380,6 +439,7 @@ fn about(workload: &Workload) -> WorkloadFacts {
     WorkloadFacts {
         name: workload.workload.name.clone(),
         description: workload.workload.description.clone(),
+        image: workload.service.image.clone(),
         profile: workload.profile.clone(),
         vars: workload.vars(),
         cycles: workload.cycles.clone(),

@@ -12,6 +12,7 @@ mod autoscaler;
 mod colours;
 mod deploys;
 mod files;
+mod image;
 mod interrupts;
 mod limits;
 mod live;

@@ -293,6 +293,7 @@ fn trial(
         workload: Workload {
             name: "live".to_owned(),
             description: "Running services, compared under their own traffic".to_owned(),
+            image: None,
             profile: None,
             vars: BTreeMap::new(),
             cycles: BTreeMap::new(),

@@ -5,6 +5,7 @@ use ebb_allocators::Allocator;
 use ebb_process::cgroup::Place;
 use ebb_process::inside::{Inside, inside};
 use ebb_process::instruments::Instrument;
+use ebb_process::root::Root;
 use ebb_process::{Counters, MallocSource, Tree, Unreadable, heap};
 use ebb_trial::disturbance::Machine;
 use ebb_trial::refaults;
@@ -20,6 +21,8 @@ const STARTING_LIMIT: Duration = Duration::from_secs(2);
 
 /// A thread may be at no place where malloc_trim can be called: it is waited for this long.
 const SAFE_PLACE_LIMIT: Duration = Duration::from_secs(10);
+/// A process that starts and watches others holds less.
+const SMALL_BYTES: u64 = 1 << 20;
 
 /// Published counters that are older say nothing of the live heap now.
 const COUNTERS_AGE: Duration = Duration::from_secs(2);
@@ -29,15 +32,22 @@ const COUNTERS_AGE: Duration = Duration::from_secs(2);
 pub struct Processes {
     counters: Counters,
     zero: Instant,
+    /// Libraries of variants are paths of the container.
+    in_container: bool,
 }
 
 impl Default for Processes {
     fn default() -> Processes {
-        Processes { counters: Counters::default(), zero: Instant::now() }
+        Processes { counters: Counters::default(), zero: Instant::now(), in_container: false }
     }
 }
 
 impl Processes {
+    /// Of a service in a container.
+    pub fn in_container() -> Processes {
+        Processes { in_container: true, ..Processes::default() }
+    }
+
     /// Live heap of all processes together; `None` where one of them does not publish it.
     fn live_bytes(&self, tree: &Tree) -> Option<u64> {
         let live = |pid: &i32| Some(self.counters.read(*pid, COUNTERS_AGE)?.live_bytes);
@@ -146,7 +156,9 @@ impl Observer for Processes {
         let tree = Tree::of(pid).map_err(|error| error.to_string())?;
         tree.pids().iter().try_for_each(|pid| match variant.spec.linked {
             true => self.is_inside(*pid, &variant.spec.allocator),
-            false => takes_malloc_from(*pid, variant),
+            // What starts and watches the service of an image is often static, and small.
+            false if self.in_container && is_small_and_static(*pid) => Ok(()),
+            false => takes_malloc_from(*pid, variant, self.in_container),
         })
     }
 }
@@ -190,8 +202,16 @@ impl ServiceCgroup for CgroupOf {
     }
 }
 
-fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
-    let library = variant.library.as_deref();
+fn is_small_and_static(pid: i32) -> bool {
+    let anon = Tree::of_pids(vec![pid]).sample().anon;
+    anon.is_some_and(|bytes| bytes < SMALL_BYTES)
+        && ebb_process::malloc_source(pid) == Ok(MallocSource::Static)
+}
+
+fn takes_malloc_from(pid: i32, variant: &Prepared, in_container: bool) -> Result<(), String> {
+    let wanted = variant.library.as_deref();
+    let here = wanted.filter(|_| in_container).and_then(|it| Root::of(pid).resolve(it).ok());
+    let library = here.as_deref().or(wanted);
     let source = match ebb_process::started_malloc_source(pid, STARTING_LIMIT) {
         // What ended in the meantime held no memory at the end.
         Err(Unreadable::Gone) => return Ok(()),
@@ -207,7 +227,7 @@ fn takes_malloc_from(pid: i32, variant: &Prepared) -> Result<(), String> {
     if expected {
         return variant.beside.as_deref().map_or(Ok(()), |beside| is_mapped(pid, beside));
     }
-    let wanted = library.map_or("the C library".into(), |library| library.display().to_string());
+    let wanted = wanted.map_or("the C library".into(), |library| library.display().to_string());
     let found = match source {
         MallocSource::File(path) => &format!("uses malloc from {}", path.display()),
         MallocSource::Static => "is statically linked, so nothing can be preloaded",

@@ -50,7 +50,8 @@ fn is_there(program: &str, dir: &Path) -> bool {
     folders.any(|folder| is_program(&folder.join(program)))
 }
 
-fn search_path() -> OsString {
+/// The PATH of ebb.
+pub fn search_path() -> OsString {
     std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into())
 }
 
@@ -116,18 +117,18 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
             .map(|choice| choice.library().map(|library| library.path.clone())),
     };
     let found = library.and_then(|library| Ok((library, beside(&spec, values)?)));
+    let mut prepared = Prepared { decay, ..Prepared::as_it_is(spec) };
     match found {
         Ok((library, beside)) => {
             let is_preloaded = library.is_some() || beside.is_some();
             let image = program.image.display();
-            let unavailable = (is_preloaded && program.elf.is_static())
+            (prepared.library, prepared.beside) = (library, beside);
+            prepared.unavailable = (is_preloaded && program.elf.is_static())
                 .then(|| format!("{image} is statically linked, so nothing can be preloaded"));
-            Prepared { spec, library, decay, beside, unavailable }
         }
-        Err(reason) => {
-            Prepared { spec, library: None, decay, beside: None, unavailable: Some(reason) }
-        }
+        Err(reason) => prepared.unavailable = Some(reason),
     }
+    prepared
 }
 
 /// The file that is preloaded together with the allocator; the loader would go on without one that is missing.

@@ -1,5 +1,6 @@
 //! The flags that stand for a workload file: `--load`, `--ready`, `-- COMMAND` and their kin.
 
+use super::image::Requested;
 use crate::arguments;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
@@ -78,25 +79,25 @@ impl Args {
     }
 
     /// The workload that the flags stand for; `None` where there are none.
-    pub fn workload(&self) -> Result<Option<Workload>, Failure> {
-        if self.service.is_empty() {
+    pub fn workload(&self, image: Option<&Requested>) -> Result<Option<Workload>, Failure> {
+        if self.service.is_empty() && image.is_none() {
             return Ok(None);
         }
         let dir = std::env::current_dir()?;
-        let workload = Workload::from_text(&self.text()?, dir);
+        let workload = Workload::from_text(&self.text(image)?, dir);
         workload.map(Some).map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// Prints the file if only that was requested.
-    pub fn print(&self) -> Result<Option<Exit>, Failure> {
-        if !self.print_workload || !self.has_service() {
+    pub fn print(&self, image: Option<&Requested>) -> Result<Option<Exit>, Failure> {
+        if !self.print_workload || !(self.has_service() || image.is_some()) {
             return Ok(None);
         }
-        terminal::print(&self.text()?)?;
+        terminal::print(&self.text(image)?)?;
         Ok(Some(Exit::Ok))
     }
 
-    fn text(&self) -> Result<String, Failure> {
+    fn text(&self, image: Option<&Requested>) -> Result<String, Failure> {
         let usage = |message: String| Failure::usage(message);
         let (load_name, load) = match (&self.load, &self.burst) {
             (Some(load), _) => ("load", words("--load", load)?),
@@ -111,7 +112,11 @@ impl Args {
             }
         };
         let sketch = Sketch {
-            service: self.service.clone(),
+            service: match image {
+                Some(image) if self.service.is_empty() => image.arguments.clone(),
+                _ => self.service.clone(),
+            },
+            image: image.map(|image| image.image.clone()),
             ready: self.ready.clone(),
             load,
             load_name,
@@ -132,10 +137,23 @@ fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
 }
 
 /// Refuses a command line that names no service, or two, with the ways there are.
-pub(super) fn check(workload: &[PathBuf], sketch: &Args) -> Result<(), Failure> {
+pub(super) fn check(workload: &[PathBuf], sketch: &Args, has_image: bool) -> Result<(), Failure> {
     let usage = |what: String, remedy: &str| Err(Failure::usage(what).remedy(remedy));
     let words: Vec<String> = workload.iter().map(|word| word.display().to_string()).collect();
     let has_service = sketch.has_service();
+    if has_image {
+        return match (sketch.flag(), words.as_slice()) {
+            (Some(flag), [word, ..]) => usage(
+                format!("{flag} cannot be used with the workload {word}"),
+                "leave out one of them; the arguments of an image come after `--`",
+            ),
+            (None, [_, _, ..]) => usage(
+                format!("there are {} workloads: {}", words.len(), words.join(" ")),
+                "give one folder; the arguments of an image come after `--`",
+            ),
+            _ => Ok(()),
+        };
+    }
     match (sketch.flag(), words.as_slice()) {
         (Some(_), [_, ..]) if has_service => usage(
             format!("a service after `--` cannot be used with the workload {}", words[0]),
