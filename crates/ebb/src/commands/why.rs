@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = arguments::time)]
     watch: Option<Duration>,
 
-    /// Time between two looks [default: a 240th of --watch, 1m at most]
+    /// Time between two looks [default: a 300th of --watch, 1m at most]
     #[arg(long, value_name = "TIME", requires = "watch", value_parser = arguments::time)]
     every: Option<Duration>,
 

@@ -14,8 +14,9 @@ use ebb_report::figures::duration;
 use ebb_statistics::slope::WINDOWS;
 use ebb_statistics::steps::LEAST_POINTS;
 
-/// Looks of a watch: enough for steps. More do not sharpen a slope.
-const LOOKS: u32 = LEAST_POINTS as u32;
+/// Looks of a watch: enough for steps, even if a busy machine delays one in five. More do not sharpen a slope.
+const LOOKS: u32 = 300;
+const _: () = assert!(LOOKS as usize * 4 / 5 >= LEAST_POINTS);
 /// A step is found to a look, and should be found within minutes.
 const LONGEST: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(50);
