@@ -41,13 +41,16 @@ def free_port() -> int:
         return it.getsockname()[1]
 
 
+def commands(part: re.Match[str]) -> str:
+    return (part["hidden"] or part["shown"] or "").strip()
+
+
 def script(parts: list[re.Match[str]], folder: Path) -> str:
     """One bash for the page: the output of part 3 goes to the file out.3 of `folder`."""
     lines = ["set -u"]
     for number, part in enumerate(parts):
-        commands = part["hidden"] or part["shown"]
-        if commands:
-            lines.append(f"{{\n{commands.rstrip()}\n}} >{folder}/out.{number} 2>{folder}/err.{number} </dev/null")
+        if commands(part):
+            lines.append(f"{{\n{commands(part)}\n}} >{folder}/out.{number} 2>{folder}/err.{number} </dev/null")
     return "\n".join(lines) + "\n"
 
 
@@ -91,11 +94,11 @@ def check(page: Path, write: bool) -> list[str]:
             if output.exists():
                 last = without_paths(output.read_text(), folder)
                 said = without_paths((folder / f"err.{number}").read_text(), folder)
-            elif part["hidden"] or part["shown"]:
-                return [f"{page.name}: ended before: {(part['hidden'] or part['shown']).strip()}"]
+            elif commands(part):
+                return [f"{page.name}: ended before: {commands(part)}"]
             elif part["expect"] and not re.search(part["expect"], " ".join(last.split())):
                 wrong.append(f"{page.name}: no {part['expect']!r} in:\n{last}{said}")
-            elif part["printed"]:
+            elif part["printed"] is not None:
                 pieces += [text[end : part.start("printed")], last]
                 end = part.end("printed")
         pieces.append(text[end:])

@@ -84,6 +84,8 @@ step ci/tikv.sh
 step ci/workloads.sh
 # Services of docs/recipes, from Debian's packages, PyPI, npm and crates.io.
 step ci/recipes.py --check
+# The commands of docs/cases, on the services of workloads/.
+step ci/cases.py
 # Redis from Debian's source, with active defragmentation.
 step ci/redis-defrag.sh
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.

@@ -18,6 +18,7 @@ LIMITS = (  # words of a page; the first pattern that matches counts
     ("workloads/README.md", 700),
     ("workloads/*/README.md", 500),
     ("docs/decisions/0*.md", 300),
+    ("docs/cases/*.md", 800),
     ("docs/*.md", 1_500),
     ("README.md", 1_500),
 )
