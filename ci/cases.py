@@ -11,6 +11,7 @@ $OTHER (two free ports). In a page:
 
     ```sh           commands that a reader types. A block ```text after it has what they print on stdout
     <!-- run:       commands that a reader need not see, such as the start of the service
+    <!-- keep:      a regular expression: of the block below it, only paragraphs that begin with it are in the page
     <!-- expect:    a regular expression that the block above it must match, whatever the figures are
 """
 
@@ -30,7 +31,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # The longest page compares four variants three times, and takes a quarter of an hour on two cores.
 LONGEST_S = 3600
 PART = re.compile(
-    r"<!-- run:\s(?P<hidden>.*?)\s-->|<!-- expect: (?P<expect>.*?)\s-->|```sh\n(?P<shown>.*?)```|```text\n(?P<printed>.*?)```",
+    r"<!-- run:\s(?P<hidden>.*?)\s-->|<!-- keep: (?P<keep>.*?) -->|<!-- expect: (?P<expect>.*?) -->"
+    r"|```sh\n(?P<shown>.*?)```|```text\n(?P<printed>.*?)```",
     re.DOTALL,
 )
 
@@ -78,7 +80,22 @@ def run(parts: list[re.Match[str]], folder: Path) -> None:
 
 
 def without_paths(text: str, folder: Path) -> str:
-    return text.replace(f"{folder}/work/", "").replace(f"{folder}/work", ".").replace(f"{ROOT}/", "")
+    for path, name in ((f"{folder}/work/", ""), (f"{folder}/work", "."), (f"{ROOT}/", ""), (str(Path.home()), "~")):
+        text = text.replace(path, name)
+    return text
+
+
+def kept(text: str, first: str | None) -> str:
+    """The paragraphs that begin with `first`; an ellipsis stands for others between them."""
+    if first is None:
+        return text
+    lines = []
+    for paragraph in text.rstrip().split("\n\n"):
+        if re.match(first, paragraph):
+            lines.append(paragraph)
+        elif lines and lines[-1] != "...":
+            lines.append("...")
+    return "\n\n".join(lines) + "\n"
 
 
 def check(page: Path, write: bool) -> list[str]:
@@ -88,7 +105,7 @@ def check(page: Path, write: bool) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="case-") as name:
         folder = Path(name)
         run(parts, folder)
-        wrong, pieces, end, last = [], [], 0, ""
+        wrong, pieces, end, last, keep = [], [], 0, "", None
         for number, part in enumerate(parts):
             output = folder / f"out.{number}"
             if output.exists():
@@ -98,9 +115,11 @@ def check(page: Path, write: bool) -> list[str]:
                 return [f"{page.name}: ended before: {commands(part)}"]
             elif part["expect"] and not re.search(part["expect"], " ".join(last.split())):
                 wrong.append(f"{page.name}: no {part['expect']!r} in:\n{last}{said}")
+            elif part["keep"]:
+                keep = part["keep"]
             elif part["printed"] is not None:
-                pieces += [text[end : part.start("printed")], last]
-                end = part.end("printed")
+                pieces += [text[end : part.start("printed")], kept(last, keep)]
+                end, keep = part.end("printed"), None
         pieces.append(text[end:])
     if write:
         page.write_text("".join(pieces))
