@@ -125,15 +125,15 @@ pub fn tunings(allocator: &str) -> Option<&'static [Tuning]> {
 
 /// The variants of a trial that chooses none.
 pub const USUAL: [&str; 9] = [
-    "glibc",
+    Allocator::Glibc.name(),
     "glibc-arena-2",
     "glibc-trim-64k",
-    "jemalloc",
+    Allocator::Jemalloc.name(),
     "jemalloc-1000",
     "jemalloc-5000",
-    "mimalloc",
-    "tcmalloc",
-    "ebbmalloc",
+    Allocator::Mimalloc.name(),
+    Allocator::Tcmalloc.name(),
+    Allocator::Ebbmalloc.name(),
 ];
 
 /// The allocator and its settings under this name. Hyphens do not count: older trials call it `glibc-arena2`.
