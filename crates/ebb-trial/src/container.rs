@@ -1,8 +1,8 @@
 //! A service in a container: what is started in place of its command, and what is asked of the engine.
 //!
 //! Used by `run`, which starts a container as it starts a command: the engine's client stays in front, hands signals on and
-//! ends with the container. Two sorts of engines: [`client`] runs images of docker, podman and nerdctl by their command
-//! lines, [`bundle`] an unpacked root with runc or crun. Nothing of the image and of the root is changed.
+//! ends with the container. Two sorts of engines: `client` runs images of docker, podman and nerdctl by their command
+//! lines, `bundle` an unpacked root with runc or crun. Nothing of the image and of the root is changed.
 
 use crate::results::Limits;
 use std::path::Path;

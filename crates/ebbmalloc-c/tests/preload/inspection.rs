@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::harness::{Flavour, Outcome, Run, Running, Scratch, program, require};
-use test_needs::needs;
+use test_needs::{needs, skip};
 
 const SIGABRT: i32 = 6;
 
@@ -52,6 +52,10 @@ fn gdb_attaches_and_allocates_in_the_process() {
     );
     shows(&outcome, "Thread 4");
     shows(&outcome, "the tide is out");
+    // gdb before 14 cannot set the registers of a processor with AMX, so it can call no function there.
+    if outcome.stderr.contains("Couldn't write extended state status") {
+        skip!("gdb cannot set this processor's registers");
+    }
     shows(&outcome, "$2 = 1");
     shows(&outcome, "$3 = 1");
     // It goes on after gdb has left.
