@@ -5,7 +5,7 @@
 use crate::default_hooks::DEFAULT_HOOKS;
 use crate::figures;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicI64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use ebbmalloc_core::base::exact::{isize_of, u32_of};
 use ebbmalloc_core::cache::bins::SHARDS;
 use ebbmalloc_core::cache::explicit::ExplicitArena;
@@ -17,8 +17,19 @@ use ebbmalloc_core::runtime::conf::Id;
 use ebbmalloc_core::runtime::face::{self, HEAP, with_access};
 use ebbmalloc_core::runtime::{self, decay, in_force};
 
-/// Times that a pass under way, or the purger's hold on a cache, is waited for.
-const PATIENCE: usize = 10_000;
+/// Turns of [`pause`] that a pass under way, or the purger's hold on a cache, is waited for: more than a second.
+const PATIENCE: usize = 1_200;
+/// Turns that only yield.
+const YIELDS: usize = 200;
+
+/// Lets the purger go on. It needs microseconds, unless the kernel has preempted it: then a millisecond each turn.
+fn pause(turn: usize) {
+    if turn < YIELDS {
+        HEAP.os.yield_now();
+    } else {
+        HEAP.os.wait(&AtomicU32::new(0), 0, Some(1));
+    }
+}
 
 /// The program's names for the automatic arenas.
 static NAMES: [Name; SHARDS] = [const { Name::new() }; SHARDS];
@@ -67,11 +78,11 @@ pub fn of_thread() -> usize {
 /// Puts the calling thread on another arena. False if there is none of that index; a thread that has no
 /// cache (it ends, or a signal handler runs in it) stays where it is.
 pub fn move_thread(index: usize) -> bool {
-    for _ in 0..PATIENCE {
+    for turn in 0..PATIENCE {
         match with_access(|access| HEAP.move_cache(access, index)) {
             Moved::Done | Moved::NoCache => return true,
             Moved::NoArena => return false,
-            Moved::Busy => HEAP.os.yield_now(),
+            Moved::Busy => pause(turn),
         }
     }
     false
@@ -125,11 +136,11 @@ pub fn decay(index: usize) -> bool {
 
 /// Within the thread's cache, as every pass by a thread of the program's.
 fn purge_explicit(arena: &ExplicitArena, force: bool) {
-    for _ in 0..PATIENCE {
+    for turn in 0..PATIENCE {
         if with_access(|_| HEAP.purge_arena(arena, force)) {
             return;
         }
-        HEAP.os.yield_now();
+        pause(turn);
     }
 }
 
