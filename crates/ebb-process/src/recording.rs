@@ -176,8 +176,18 @@ pub struct Recording {
 
 /// Reads all records.
 pub fn read(folder: &Path) -> io::Result<Recording> {
+    Ok(of_days(days(folder)?.values()))
+}
+
+/// The newest record. Only its day is read.
+pub fn last(folder: &Path) -> io::Result<Option<Record>> {
+    let days = days(folder)?;
+    Ok(days.values().rev().find_map(|files| of_days([files]).records.pop()))
+}
+
+fn of_days<'a>(days: impl IntoIterator<Item = &'a Vec<PathBuf>>) -> Recording {
     let mut recording = Recording::default();
-    for files in days(folder)?.values() {
+    for files in days {
         let mut lines = Lines::default();
         files.iter().for_each(|path| lines.add(path));
         for path in &lines.broken {
@@ -202,7 +212,7 @@ pub fn read(folder: &Path) -> io::Result<Recording> {
         }
     }
     recording.records.sort_by_key(|record| record.at);
-    Ok(recording)
+    recording
 }
 
 #[cfg(test)]

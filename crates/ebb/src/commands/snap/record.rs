@@ -91,10 +91,8 @@ impl Args {
 
 /// One folder is for one service, which may have had another pid or name.
 fn warn_of_another(folder: &Path, target: &str) -> Result<(), Failure> {
-    let recording =
-        recording::read(folder).map_err(|error| Failure::at(Exit::Usage, folder, error))?;
-    let last = recording.records.last().filter(|last| last.target != target);
-    if let Some(last) = last {
+    let last = recording::last(folder).map_err(|error| Failure::at(Exit::Usage, folder, error))?;
+    if let Some(last) = last.filter(|last| last.target != target) {
         terminal::warn(&format!(
             "{} has records of {}; those of {target} follow, as of the same service",
             folder.display(),
