@@ -28,7 +28,7 @@ pub fn looks(records: &[Record]) -> Vec<Look> {
         let group = replica.cgroup.as_ref();
         let working_set = |group: &Group| Some(group.usage?.saturating_sub(group.inactive_file?));
         Some(Seen {
-            life: (replica.pid, replica.started),
+            life: replica.life(),
             bytes: if are_alone { working_set(group?) } else { replica.rss }?,
             oom_kills: group.and_then(|it| it.oom_kills).unwrap_or(0),
         })

@@ -215,7 +215,7 @@ fn is_near_limit(record: &Record) -> Option<bool> {
 fn drift(records: &[Record], window_s: f64, per_day: Option<u32>) -> Option<Drift> {
     let (life, records) = lives::longest(records)?;
     let memory = |record: &Record| {
-        let replica = record.replicas.iter().find(|it| (it.pid, it.started) == life)?;
+        let replica = record.replicas.iter().find(|it| it.life() == life)?;
         replica.rss.map(|rss| rss as f64)
     };
     let floors: Vec<Window> =

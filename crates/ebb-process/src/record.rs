@@ -86,6 +86,11 @@ impl Record {
 }
 
 impl Replica {
+    /// What tells it from others: its first process, and when that started.
+    pub fn life(&self) -> (i32, u64) {
+        (self.pid, self.started)
+    }
+
     /// Reads it now; `None` where its first process is gone. `allocator` names what serves the `malloc` of a process.
     pub fn read(
         tree: &Tree,

@@ -17,7 +17,7 @@ const HALF_LIFE_S: f64 = DAY;
 /// The first bucket of the histogram, and how each grows over the one before.
 const FIRST_BUCKET: f64 = 1e7;
 const GROWTH: f64 = 1.05;
-/// Percentiles: the request, and the bounds outside of which a pod is restarted.
+/// Percentiles of the request and of its bounds. A pod with a request outside the bounds is restarted.
 const TARGET: f64 = 0.9;
 const LOWER: f64 = 0.5;
 const UPPER: f64 = 0.95;

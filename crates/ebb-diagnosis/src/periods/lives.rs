@@ -11,12 +11,8 @@ const TAKES_PLACE_WITHIN_S: f64 = 600.0;
 /// What tells one process from the next.
 type Life = (i32, u64);
 
-fn life(replica: &Replica) -> Life {
-    (replica.pid, replica.started)
-}
-
 fn lives(record: &Record) -> BTreeSet<Life> {
-    record.replicas.iter().map(life).collect()
+    record.replicas.iter().map(Replica::life).collect()
 }
 
 /// Processes that took the place of one that ended. Replicas that an autoscaler adds or removes do not count.
