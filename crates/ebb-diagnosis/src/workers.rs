@@ -179,7 +179,9 @@ pub fn groups(snapshot: &Snapshot, pools: &[Pool]) -> Vec<Group> {
     let mut groups: BTreeMap<(&str, Option<i32>, Option<i32>), Group> = BTreeMap::new();
     for process in &snapshot.processes {
         let pid = process.pid;
-        let total = ledger::of(&alone(process, snapshot)).total;
+        let known = pools.iter().flat_map(|pool| &pool.workers).find(|worker| worker.pid == pid);
+        let total = known
+            .map_or_else(|| ledger::of(&alone(process, snapshot)).total, |worker| worker.total);
         let key = (process.name.as_str(), of(pid), differs(pid).then_some(pid));
         let group = groups.entry(key).or_insert_with(|| Group {
             name: process.name.clone(),
