@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::facts::growth::Event;
 use ebb_process::snapshot::Snapshot;
 
 /// The processes and the OOM kills at one look.
@@ -28,6 +29,13 @@ impl Standing {
         let processes = processes.map(|it| ((it.pid, it.started_ticks), it.name.clone()));
         let cgroup = snapshot.cgroup.as_ref();
         Self::new(processes, cgroup.and_then(|cgroup| cgroup.stress.oom_kills))
+    }
+
+    /// Becomes `now`, the next look, which was at `at_s`. Returns what happened in between.
+    pub fn follow(&mut self, now: Self, at_s: f64) -> impl Iterator<Item = Event> + use<> {
+        let labels = now.since(self);
+        *self = now;
+        labels.into_iter().map(move |label| Event { at_s, label })
     }
 
     /// Labels of what happened since `before`, each once. A look without a process shows nothing.

@@ -193,9 +193,7 @@ impl Side {
             Some(((pid, started), name.to_string_lossy().into_owned()))
         });
         let standing = Standing::new(processes, place.as_ref().and_then(Place::oom_kills));
-        let labels = standing.since(&self.standing).into_iter();
-        self.events.extend(labels.map(|label| Event { at_s, label }));
-        self.standing = standing;
+        self.events.extend(self.standing.follow(standing, at_s));
         let cgroup = look.cgroup.as_ref().map(|place| place.read());
         self.run.samples.push(Sample {
             at_s,

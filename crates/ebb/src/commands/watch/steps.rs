@@ -47,7 +47,6 @@ impl Steps {
     /// Adds a look; returns a line for each step that is certain since.
     pub fn look(&mut self, diagnosis: &Diagnosis) -> Vec<String> {
         let snapshot = &diagnosis.snapshot;
-        let standing = Standing::of(snapshot);
         if snapshot.processes.is_empty() {
             // It is restarting.
             return Vec::new();
@@ -55,13 +54,12 @@ impl Steps {
         let start_s = *self.start_s.get_or_insert(snapshot.at_s);
         let point = point(diagnosis, start_s);
         self.looks += 1;
-        for label in standing.since(&self.standing) {
+        for event in self.standing.follow(Standing::of(snapshot), point.at_s) {
             if self.events.len() == KEPT_EVENTS {
                 self.events.pop_front();
             }
-            self.events.push_back(Event { at_s: point.at_s, label });
+            self.events.push_back(event);
         }
-        self.standing = standing;
         let found = self.monitor.add(point.at_s, point.total as f64);
         let found: Vec<f64> = found.into_iter().map(|step| self.keep(step, point.at_s)).collect();
         if found.is_empty() { Vec::new() } else { self.lines(&found, point.at_s) }

@@ -49,9 +49,7 @@ pub fn watch(
             break;
         }
         let start_s = *start_s.get_or_insert(snapshot.at_s);
-        let (at_s, before) = (snapshot.at_s - start_s, standing);
-        standing = Standing::of(&snapshot);
-        events.extend(standing.since(&before).into_iter().map(|label| Event { at_s, label }));
+        events.extend(standing.follow(Standing::of(&snapshot), snapshot.at_s - start_s));
         let diagnosis = ebb_diagnosis::of(snapshot);
         let point = ebb_diagnosis::growth::point(&diagnosis, start_s);
         windows.add(&point);
