@@ -32,10 +32,10 @@ place() { # FROM TO
     if cmp -s "$1" "$2"; then rm "$1"; else mv "$1" "$2"; fi
 }
 
-carry() { # ARCH LIBRARY: what the program carries, below $EBB_CARRY
+carry() { # ARCH STRIPPED: what the program carries, below $EBB_CARRY
     mkdir -p "$EBB_CARRY/$1"
-    binutils "$1" strip -o "$EBB_CARRY/$1/new" "$2"
-    place "$EBB_CARRY/$1/new" "$EBB_CARRY/$1/libebbmalloc.so"
+    gzip -9n <"$2" >"$EBB_CARRY/$1/new"
+    place "$EBB_CARRY/$1/new" "$EBB_CARRY/$1/libebbmalloc.so.gz"
 }
 
 carry_header() {
@@ -47,13 +47,15 @@ carry_header() {
 carry_nothing() { # ARCH
     mkdir -p "$EBB_CARRY/$1"
     : >"$EBB_CARRY/$1/new"
-    place "$EBB_CARRY/$1/new" "$EBB_CARRY/$1/libebbmalloc.so"
+    place "$EBB_CARRY/$1/new" "$EBB_CARRY/$1/libebbmalloc.so.gz"
 }
 
-# What is built for this machine.
+# What is built for this machine; its library, stripped, lies below $EBB_CARRY too.
 carry_own() {
+    mkdir -p "$EBB_CARRY"
+    strip -o "$EBB_CARRY/libebbmalloc.so" target/release/libebbmalloc.so
     for arch in x86_64 aarch64; do
-        if [ "$arch" = "$own" ]; then carry "$arch" target/release/libebbmalloc.so; else carry_nothing "$arch"; fi
+        if [ "$arch" = "$own" ]; then carry "$arch" "$EBB_CARRY/libebbmalloc.so"; else carry_nothing "$arch"; fi
     done
     carry_header
 }
@@ -87,7 +89,7 @@ EOF
     mkdir -p "$built"
     strip -o "$built/ebb" target/debug/ebb
     "$built/ebb" --version | grep -q ', static' || { echo "program.sh: target/debug/ebb is not static" >&2; exit 70; }
-    cp "$EBB_CARRY/$own/libebbmalloc.so" "$built"
+    cp "$EBB_CARRY/libebbmalloc.so" "$built"
     strip --strip-debug -o "$built/libebbmalloc.a" target/release/libebbmalloc.a
     target/debug/ebb-manual "$built"
     exit
@@ -131,11 +133,10 @@ for arch in x86_64 aarch64; do
     # As .cargo/config.toml, which RUSTFLAGS replaces.
     [ "$arch" = aarch64 ] || flags="$flags -C llvm-args=-align-all-functions=6"
     RUSTFLAGS="$flags -C link-arg=-Wl,--build-id=sha1" ${CARGO:-cargo} build --profile dist -p ebbmalloc-c -p ebbmalloc-compat --target "$target"
-    mkdir -p "target/static/$arch" "$EBB_CARRY/$arch"
+    mkdir -p "target/static/$arch"
     split "$arch" "target/$target/dist/libebbmalloc.so" "target/static/$arch/libebbmalloc.so"
     split "$arch" "target/$target/dist/libjemalloc.so" "target/static/$arch/libjemalloc.so.2"
-    cp "target/static/$arch/libebbmalloc.so" "$EBB_CARRY/$arch/new"
-    place "$EBB_CARRY/$arch/new" "$EBB_CARRY/$arch/libebbmalloc.so"
+    carry "$arch" "target/static/$arch/libebbmalloc.so"
     cp crates/ebbmalloc-c/include/ebbmalloc.h "target/static/$arch/ebbmalloc.h"
 done
 carry_header

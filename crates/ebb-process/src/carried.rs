@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::whole_file;
+use flate2::read::GzDecoder;
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -31,9 +32,20 @@ const FIRST_DESCRIPTOR: i32 = 200;
 pub struct Carried {
     /// As `uname -m` has it: `x86_64`, `aarch64`.
     pub arch: &'static str,
-    /// The file; empty where it was not there when the program was built.
+    /// The file.
     pub bytes: &'static [u8],
     /// `0.1.0`.
+    pub version: &'static str,
+}
+
+/// A library as the program has it inside.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    /// As [`Carried::arch`].
+    pub arch: &'static str,
+    /// [`Carried::bytes`], compressed by gzip; empty where it was not there when the program was built.
+    pub gzip: &'static [u8],
+    /// As [`Carried::version`].
     pub version: &'static str,
 }
 
@@ -41,7 +53,7 @@ pub struct Carried {
 #[derive(Clone, Copy, Debug)]
 pub struct Contents {
     /// One per architecture.
-    pub libraries: &'static [Carried],
+    pub libraries: &'static [Packed],
     /// ebbmalloc.h.
     pub header: &'static [u8],
 }
@@ -67,10 +79,36 @@ pub fn header() -> Option<&'static [u8]> {
     CONTENTS.get().map(|contents| contents.header).filter(|header| !header.is_empty())
 }
 
-/// The library for `arch`, if the program carries it.
+/// Whether the program carries a library for `arch`.
+pub fn has_library(arch: &str) -> bool {
+    packed(arch).is_some()
+}
+
+/// The library for `arch`, if the program carries it. Unpacked once per process.
 pub fn library(arch: &str) -> Option<Carried> {
+    static UNPACKED: Mutex<Vec<Carried>> = Mutex::new(Vec::new());
+    let packed = packed(arch)?;
+    let mut unpacked = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = unpacked.iter().find(|it| it.arch == arch) {
+        return Some(*library);
+    }
+    let library = packed.unpack()?;
+    unpacked.push(library);
+    Some(library)
+}
+
+fn packed(arch: &str) -> Option<Packed> {
     let libraries = CONTENTS.get()?.libraries;
-    libraries.iter().find(|it| it.arch == arch && !it.bytes.is_empty()).copied()
+    libraries.iter().find(|it| it.arch == arch && !it.gzip.is_empty()).copied()
+}
+
+impl Packed {
+    /// None if the program's own file is damaged.
+    fn unpack(&self) -> Option<Carried> {
+        let mut bytes = Vec::new();
+        GzDecoder::new(self.gzip).read_to_end(&mut bytes).ok()?;
+        Some(Carried { arch: self.arch, bytes: bytes.leak(), version: self.version })
+    }
 }
 
 /// Where the carried library can be loaded from.
@@ -348,11 +386,24 @@ impl fmt::Display for Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::{Compression, write::GzEncoder};
     use std::os::unix::fs::{chown, symlink};
     use std::process::Command;
 
     const LIBRARY: Carried =
         Carried { arch: "x86_64", bytes: b"\x7fELF, or nearly", version: "0.0.0" };
+
+    #[test]
+    fn a_damaged_one_is_none() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(LIBRARY.bytes).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let unpack = |gzip: &[u8]| {
+            Packed { arch: "x86_64", gzip: gzip.to_vec().leak(), version: "0.0.0" }.unpack()
+        };
+        assert_eq!(unpack(&gzip), Some(LIBRARY));
+        assert_eq!(unpack(&gzip[..gzip.len() - 1]), None);
+    }
 
     fn home() -> (tempfile::TempDir, Base) {
         let home = tempfile::tempdir().unwrap();

@@ -89,7 +89,7 @@ fn long_version(commit: Option<&str>, is_static: bool) -> String {
     );
     let carried: Vec<&str> = ["x86_64", "aarch64"]
         .into_iter()
-        .filter(|arch| ebb_process::carried::library(arch).is_some())
+        .filter(|arch| ebb_process::carried::has_library(arch))
         .collect();
     text += "library ";
     text += &if carried.is_empty() { "none".to_owned() } else { carried.join(", ") };

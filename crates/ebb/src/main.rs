@@ -10,22 +10,22 @@ const IS_STATIC: bool = cfg!(target_feature = "crt-static");
 
 #[cfg(feature = "carried")]
 mod carried {
-    use ebb_process::carried::{Carried, Contents};
+    use ebb_process::carried::{Contents, Packed};
 
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
     /// `EBB_CARRY` is a folder that ci/program.sh fills.
     pub const CONTENTS: Contents = Contents {
         libraries: &[
-            Carried {
+            Packed {
                 arch: "x86_64",
                 version: VERSION,
-                bytes: include_bytes!(concat!(env!("EBB_CARRY"), "/x86_64/libebbmalloc.so")),
+                gzip: include_bytes!(concat!(env!("EBB_CARRY"), "/x86_64/libebbmalloc.so.gz")),
             },
-            Carried {
+            Packed {
                 arch: "aarch64",
                 version: VERSION,
-                bytes: include_bytes!(concat!(env!("EBB_CARRY"), "/aarch64/libebbmalloc.so")),
+                gzip: include_bytes!(concat!(env!("EBB_CARRY"), "/aarch64/libebbmalloc.so.gz")),
             },
         ],
         header: include_bytes!(concat!(env!("EBB_CARRY"), "/ebbmalloc.h")),

@@ -91,7 +91,7 @@ fn found(arch: &str) -> Result<Report, Failure> {
             .map_err(|error| Failure::new(Exit::Internal, format!("/proc/self/exe: {error}")))?;
         match ebb_process::library::installed(&own) {
             Ok(path) => return of_installed(arch, path),
-            Err(error) if carried::library(arch).is_none() => return Err(error.into()),
+            Err(error) if !carried::has_library(arch) => return Err(error.into()),
             Err(_) => {}
         }
     }
