@@ -24,24 +24,21 @@ pub fn render(trial: &Trial) -> Result<String, String> {
 fn page(trial: &Trial) -> Result<String, minijinja::Error> {
     let timeline = Timeline::of(trial);
     let distributions = latency::of(trial);
-    let mut environment = Environment::new();
-    environment.add_filter("breakable", |name: &str| breakable(name));
-    // The name's ending switches escaping of HTML on.
-    environment.add_template("page.html", include_str!("page/page.html"))?;
+    let wide = chart::draw(&timeline, WIDE)?;
     let contents = json!({
-        "style": include_str!("page/page.css"),
         "script": include_str!("page/page.js"),
         "title": trial.workload.name,
         "description": trial.workload.description,
         "verdict": trial.verdict,
         "more": notes::conclusions(trial)[1..],
         "bars": bars(trial),
-        "wide": chart::draw(&timeline, WIDE)?,
+        "lines": (!wide.is_empty()).then(|| data(&timeline)),
+        "wide": wide,
         "narrow": chart::draw(&timeline, NARROW)?,
         "latency_wide": latency::draw(&distributions, WIDE)?,
         "latency_narrow": latency::draw(&distributions, NARROW)?,
         "legend": legend(&timeline),
-        "lines": data(&timeline),
+        "has_phases": true,
         "has_band": timeline.lines.iter().any(|line| !line.band.is_empty()),
         "has_live": timeline.lines.iter().any(|line| !line.live.is_empty()),
         "tables": tables::of(trial),
@@ -53,6 +50,18 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
         "metric": trial.metric.label(),
         "is_live": trial.canary.is_some(),
     });
+    fill(include_str!("page/page.html"), contents)
+}
+
+/// Fills in a page, which stands in the frame that all pages share. Where `contents` has `lines`, its `script` reads them.
+pub fn fill(page: &str, mut contents: Json) -> Result<String, minijinja::Error> {
+    contents["style"] = include_str!("page/page.css").into();
+    let mut environment = Environment::new();
+    environment.add_filter("breakable", |name: &str| breakable(name));
+    // The names' ending switches escaping of HTML on.
+    environment.add_template("frame.html", include_str!("page/frame.html"))?;
+    environment.add_template("plot.html", include_str!("page/plot.html"))?;
+    environment.add_template("page.html", page)?;
     environment.get_template("page.html")?.render(Serde(&contents))
 }
 

@@ -12,8 +12,6 @@ use ebb_process::record::Record;
 use ebb_trial::results::Unit;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use minijinja::Environment;
-use minijinja::value::Serde;
 use serde_json::{Value, json};
 
 /// The answer and a table.
@@ -134,20 +132,17 @@ fn page(
     let legend = timeline.lines.iter().zip(sides(comparison)).map(|(line, (_, period))| {
         json!({ "variant": line.variant, "name": line.name, "stroke": line.stroke, "about": in_words(period, zone) })
     });
+    let wide = chart::draw(&timeline, WIDE)?;
     let contents = json!({
-        "style": include_str!("page/page.css"),
         "script": include_str!("page/page.js"),
         "comparison": comparison,
-        "wide": chart::draw(&timeline, WIDE)?,
+        "lines": (!wide.is_empty()).then(|| super::html::data(&timeline)),
+        "wide": wide,
         "narrow": chart::draw(&timeline, NARROW)?,
         "legend": legend.collect::<Vec<Value>>(),
-        "lines": super::html::data(&timeline),
         "rows": rows(comparison),
     });
-    let mut environment = Environment::new();
-    // The name's ending switches escaping of HTML on.
-    environment.add_template("periods.html", include_str!("page/periods.html"))?;
-    environment.get_template("periods.html")?.render(Serde(&contents))
+    super::html::fill(include_str!("page/periods.html"), contents)
 }
 
 /// Both periods over the same hours: where hours are compared, each begins at the midnight before its first record.

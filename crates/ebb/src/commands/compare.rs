@@ -16,13 +16,13 @@ mod progress;
 mod rebuilt;
 mod sketch;
 mod tune;
+mod variants;
 
 use crate::arguments;
 use crate::commands::autoscale;
 use crate::exit::{Exit, Failure};
 use crate::{paint, signals, terminal};
 use earlier::Earlier;
-use ebb_allocators::{Allocator, USUAL};
 use ebb_trial::container::Container;
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
@@ -32,7 +32,7 @@ use ebb_trial::rounds::{self, Rounds, Sure};
 use ebb_trial::run::TrialContext;
 use ebb_trial::sampler::RunCgroups;
 use ebb_trial::schedule::{self, Repetition};
-use ebb_trial::variant::{self, TRIM_ONCE, VariantSpec};
+use ebb_trial::variant::VariantSpec;
 use ebb_trial::workload::Workload;
 use ebb_trial::{placebo, remains, setup, traps, tuning, verdict};
 use image::Requested;
@@ -166,7 +166,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     if args.list_variants {
-        terminal::print(&list_variants())?;
+        terminal::print(&variants::list())?;
         return Ok(Exit::Ok);
     }
     if let Some(settings) = &args.autoscale {
@@ -185,7 +185,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(earlier) = &earlier {
         earlier.check(&about(&workload), args.memory.into())?;
     }
-    let specs = specs(args, &workload, earlier.as_ref())?;
+    let specs = variants::specs(args, &workload, earlier.as_ref())?;
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     args.limits.check(&names)?;
     let has_arguments = !workload.service.command.is_empty();
@@ -256,7 +256,7 @@ fn run_trial(
     let libraries = tempfile::tempdir()?;
     let variants = match place.container {
         Some(_) => {
-            let in_order = has_chosen(args, workload) || earlier.is_some();
+            let in_order = variants::has_chosen(args, workload) || earlier.is_some();
             image::resolve_all(specs, in_order, &context, libraries.path())
                 .inspect_err(|_| progress.finish())?
         }
@@ -356,51 +356,6 @@ fn workload(
     }
     let nothing = || Failure::usage("neither a workload nor a service is given");
     args.sketch.workload(requested)?.ok_or_else(nothing)
-}
-
-/// One line per known variant: its name, and what it sets.
-fn list_variants() -> String {
-    let line = |name: &str, what: &str| format!("{name:24}{what}").trim_end().to_owned() + "\n";
-    let known = ebb_allocators::all_tunings().map(|(_, tuning)| {
-        let env: Vec<String> =
-            tuning.env.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        line(tuning.name, &env.join(" "))
-    });
-    let trimmed = format!("{}+{TRIM_ONCE}", Allocator::Glibc);
-    let what = "malloc_trim(0) is called once from outside when the last rest begins; a reference";
-    known.chain([line(&trimmed, what)]).collect()
-}
-
-/// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
-/// had, or the workload's choice.
-fn specs(
-    args: &Args,
-    workload: &Workload,
-    earlier: Option<&Earlier>,
-) -> Result<Vec<VariantSpec>, Failure> {
-    if let Some(allocator) = &args.tune {
-        return tune::specs(allocator, workload);
-    }
-    if let (true, Some(earlier)) = (args.variants.is_empty(), earlier) {
-        return Ok(earlier.specs());
-    }
-    let parsed = variant::parse(&chosen(args, workload), &workload.variants);
-    parsed.map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// The items of `--variants`, or those of the profile, or the usual ones and the workload's own.
-fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
-    if !args.variants.is_empty() {
-        return args.variants.clone();
-    }
-    workload.chosen_variants.clone().unwrap_or_else(|| {
-        USUAL.map(str::to_owned).into_iter().chain(workload.variants.keys().cloned()).collect()
-    })
-}
-
-/// Whether somebody said which variants there are.
-fn has_chosen(args: &Args, workload: &Workload) -> bool {
-    !args.variants.is_empty() || args.tune.is_some() || workload.chosen_variants.is_some()
 }
 
 fn prepare(

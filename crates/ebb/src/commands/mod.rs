@@ -6,6 +6,7 @@ pub mod burst;
 pub mod check;
 pub mod compare;
 pub mod diff;
+mod events;
 pub mod fix;
 pub mod library;
 mod life;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use crate::arguments;
+use crate::commands::events;
 use crate::exit::{Exit, Failure};
 use crate::look::Observer;
 use crate::{paint, terminal};
@@ -14,7 +15,6 @@ use ebb_process::look::Depth;
 use ebb_process::target::{self, Resolved};
 use ebb_report::diagnosis::Form;
 
-pub(super) mod events;
 mod subject;
 mod watch;
 

@@ -5,7 +5,7 @@
 
 use super::{machine, observer};
 use crate::arguments;
-use crate::commands::why::events;
+use crate::commands::events;
 use crate::exit::Failure;
 use crate::{signals, terminal};
 use ebb_diagnosis::facts::growth::Event;
