@@ -53,7 +53,7 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
     fill(include_str!("page/page.html"), contents)
 }
 
-/// Fills in a page, which stands in the frame that all pages share. Where `contents` has `lines`, its `script` reads them.
+/// Fills in a page and its frame. Where `contents` has `lines`, its `script` reads them.
 pub fn fill(page: &str, mut contents: Json) -> Result<String, minijinja::Error> {
     contents["style"] = include_str!("page/page.css").into();
     let mut environment = Environment::new();
