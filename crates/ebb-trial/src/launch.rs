@@ -31,6 +31,8 @@ const ALLOCATOR_SETTINGS: [&str; 8] = [
     "PYTHONMALLOC",
 ];
 
+/// How long an engine may name a process that has ended.
+const UNSEEN_AT_MOST: Duration = Duration::from_secs(5);
 /// How much of a log's end is read for its last lines.
 const TAIL_BYTES: u64 = 16 * 1024;
 /// How many last lines are shown.
@@ -204,22 +206,25 @@ impl Process {
         let Some(container) = self.container.clone() else {
             return Ok(());
         };
+        let mut unseen_since = None;
         let found = interrupt.wait_for(limit, || match container.pid() {
-            Some(pid) => Some(Ok(pid)),
-            None => Some(Err(self.ended()?)),
-        });
-        let name = &self.name;
-        match found {
-            Some(Ok(pid)) if Path::new("/proc").join(pid.to_string()).exists() => {
-                self.in_container = Some(pid);
-                Ok(())
+            Some(pid) if Path::new("/proc").join(pid.to_string()).exists() => Some(Ok(pid)),
+            pid => {
+                if let Some(status) = self.ended() {
+                    return Some(Err(format!("{} {} at once", self.name, describe(status))));
+                }
+                let since = *unseen_since.get_or_insert_with(Instant::now);
+                let pid = pid.filter(|_| since.elapsed() > UNSEEN_AT_MOST)?;
+                Some(Err(format!(
+                    "{} is process {pid} of its container's engine, which runs on another machine than ebb",
+                    self.name
+                )))
             }
-            Some(Ok(pid)) => Err(format!(
-                "{name} is process {pid} of its container's engine, which runs on another machine than ebb"
-            )),
-            Some(Err(status)) => Err(format!("{name} {} at once", describe(status))),
-            None => Err(format!("{name} has no process after {} s", limit.as_secs_f64())),
-        }
+        });
+        let nothing =
+            || Err(format!("{} has no process after {} s", self.name, limit.as_secs_f64()));
+        self.in_container = Some(found.unwrap_or_else(nothing)?);
+        Ok(())
     }
 
     /// Whether the engine of its container says that it was killed for lack of memory.

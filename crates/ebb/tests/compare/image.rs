@@ -4,7 +4,7 @@
 //! Need root; skipped where no container can be started.
 
 use crate::harness::{self, Finished};
-use crate::workload::{ebb, fixture, list, wait_until};
+use crate::workload::{ebb, fixture, list, median, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::{Value, json};
@@ -240,13 +240,38 @@ fn ctrl_c_removes_the_container() {
     assert!(!runc("list -q").contains(&name), "{}", runc("list -q"));
 }
 
+/// The fixture's server, compiled with these flags, as `to`.
+fn server(to: &Path, flags: &[&str]) {
+    let folder = harness::folder();
+    let source = fs::read_to_string(fixture().join("server.c")).unwrap();
+    harness::copy_program(&harness::compile(&folder, "gcc", "server", &source, flags), to);
+}
+
+#[test]
+fn a_static_program_is_not_tried() {
+    test_needs::needs!("runc");
+    if !can_start() {
+        return;
+    }
+    let bundle = Bundle::new(&[]);
+    server(&bundle.path().join("rootfs/srv/server"), &["-static"]);
+    let finished =
+        Finished::by(&mut bundle.compare("--variants glibc,ebbmalloc", "/srv/server {port}"));
+    finished.expect(20, &["statically linked"], &["in the image: server (statically"]);
+    for variant in list(&bundle.results()["variants"]) {
+        let said = variant["unavailable"].as_str().unwrap_or_default();
+        assert!(said.ends_with("so nothing can be preloaded"), "{variant}");
+    }
+}
+
 /// podman with a store of its own, and limits that root may set without CAP_SYS_RESOURCE.
 struct Podman {
     folder: TempDir,
 }
 
 impl Podman {
-    /// With an image of redis-server and its libraries; `Err` with the reason if no image can be made here.
+    /// With an image of redis-server, the fixture's server and their libraries; `Err` with the reason if no image can be
+    /// made here.
     fn new() -> Result<Self, String> {
         let podman = Self { folder: harness::folder() };
         let at = |name: &str| podman.folder.path().join(name);
@@ -259,12 +284,13 @@ impl Podman {
             format!("[storage]\ndriver = \"vfs\"\ngraphroot = {graph:?}\nrunroot = {run:?}\n");
         fs::write(at("storage.conf"), storage).unwrap();
         let root = at("root");
-        for folder in ["usr/bin", "tmp", "etc"] {
+        for folder in ["usr/bin", "usr/local/bin", "tmp", "etc"] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         let program = Path::new("/usr/bin/redis-server");
         harness::copy_program(program, &root.join("usr/bin/redis-server"));
         harness::copy_libraries(program, &root);
+        server(&root.join("usr/local/bin/server"), &[]);
         let archive = at("root.tar");
         let packed =
             Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(".").status();
@@ -299,14 +325,16 @@ impl Podman {
 
     fn written(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
     }
 }
 
-/// redis-server of Debian, which is linked to jemalloc, as an image of podman and as a service of a compose file.
+/// redis-server of Debian, which is linked to jemalloc, as an image of podman and as a service of a compose file; a server
+/// whose Dockerfile is changed and built.
 #[test]
-fn an_image_of_podman_runs_with_its_command_and_as_compose_says() {
+fn an_image_of_podman_runs_as_it_compose_and_its_dockerfile_say() {
     test_needs::needs!("podman", "runc", "redis-server", "redis-tools");
     if std::env::var_os("EBB_LONG").is_none() {
         test_needs::skip!("EBB_LONG=1 is not set");
@@ -346,6 +374,25 @@ fn an_image_of_podman_runs_with_its_command_and_as_compose_says() {
     let compose = format!("compare --compose {} --variants jemalloc", compose.display());
     let trial = load(&compose, 7392).json();
     assert_eq!(trial["variants"][0]["runs"][0]["limit_bytes"], 200 << 20, "{trial}");
+
+    let dockerfile = podman.written(
+        "context/Dockerfile",
+        &format!("FROM {image}\nCMD [\"/usr/local/bin/server\", \"7393\"]\n"),
+    );
+    let mut build = Command::new("podman");
+    build.args(["build", "--tag", "localhost/ebb-test:3"]).arg(dockerfile.parent().unwrap());
+    assert!(podman.set(&mut build).status().unwrap().success());
+    let mut command =
+        ebb("compare --image localhost/ebb-test:3 --variants glibc,ebbmalloc --engine podman");
+    command.args(harness::words("--ready http://127.0.0.1:7393/ --rest 3s --cycles 1 -n 3 --json"));
+    command.args(["--burst", "http://127.0.0.1:7393/burst -n 3 -c 1", "--dockerfile"]);
+    let trial = Finished::by(podman.set(command.arg(&dockerfile))).json();
+    let built = &trial["variants"][2];
+    assert_eq!(built["name"], "ebbmalloc, built", "{trial}");
+    let held = |at| median(&trial, at, "after_rest");
+    assert!(held(2) < held(0) / 2.0, "{built}");
+    let now = fs::read_to_string(&dockerfile).unwrap();
+    assert!(!now.contains("ebbmalloc"), "only a copy is changed: {now}");
 
     load("compare --image localhost/ebb-test:2", 7391).expect(
         32,
