@@ -38,6 +38,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub mod layout;
 pub mod note;
+pub mod profile;
 #[cfg(test)]
 mod tests;
 

@@ -178,8 +178,9 @@ impl Cache {
         if self.enter() != Entered::Mine {
             return None;
         }
-        // SAFETY: entered; its owner has found that it is rationed.
-        let slot = unsafe { self.cut_quickly(class) };
+        // A signal handler may have ended the rations since the owner looked.
+        // SAFETY: entered, and rationed.
+        let slot = if self.is_rationed() { unsafe { self.cut_quickly(class) } } else { None };
         self.leave();
         slot
     }

@@ -12,11 +12,15 @@ use crate::cache::ration::RATIONED;
 use crate::cache::registry::Registry;
 use crate::cache::stack::Stacks;
 use crate::os::Os;
+use crate::profile::Profile;
 use crate::size::{CLASSES, Class, GRANULE};
 use core::mem::offset_of;
 use ebb_stats::layout::{DIRTY, Offsets, kind};
 
 impl<O: Os> Heap<O> {
+    /// Where the heap profile's table is ([`ebb_stats::profile`]).
+    pub const PROFILE_TABLE: usize = offset_of!(Self, parts.profile) + Profile::TABLE;
+
     /// Where each structure and field is that a reader needs.
     pub const OFFSETS: Offsets = {
         let explicit = offset_of!(Self, parts.bins) + offset_of!(Bins, explicit);

@@ -44,6 +44,7 @@ impl Intervals {
 }
 
 /// What a sampled allocation stands for.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     /// Allocations, in units of 1/[`Weight::ONE`].

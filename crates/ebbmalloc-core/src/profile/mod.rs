@@ -49,6 +49,9 @@ pub struct Sampled<'a> {
 }
 
 impl Profile {
+    /// Offset of the table in a profile.
+    pub const TABLE: usize = core::mem::offset_of!(Self, table) + Lock::<Table>::VALUE;
+
     initialiser! {
         /// No sample.
         pub fn new() -> Self {
@@ -61,10 +64,20 @@ impl Profile {
         self.table.lock(os).accumulates = accumulates;
     }
 
+    /// `prof_accum`.
+    pub fn accumulates<O: Os>(&self, os: &O) -> bool {
+        self.table.lock(os).accumulates
+    }
+
     /// A record for the calling thread; `None` without memory.
     pub fn add_thread<O: Os>(&self, store: &Store<O>) -> Option<NonNull<Thread>> {
         let mut table = self.table.lock(store.os);
         table.add_thread(store.os, store.metadata)
+    }
+
+    /// The record for threads that have none of their own: where all are told together. `None` without memory.
+    pub fn everyone<O: Os>(&self, store: &Store<O>) -> Option<NonNull<Thread>> {
+        self.table.lock(store.os).everyone(store.os, store.metadata)
     }
 
     /// The thread has ended.

@@ -5,9 +5,12 @@ use super::interval::Weight;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
+use core::mem::offset_of;
 use core::ptr::NonNull;
+use ebb_stats::profile::{STACK_WORDS, TALLY_WORDS};
 
 /// Sums of a stack, a thread, or all.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// What is live.
@@ -52,6 +55,7 @@ pub struct Stack {
 }
 
 /// What one thread allocated from one stack.
+#[repr(C)]
 pub struct Tally {
     pub(super) next: *mut Tally,
     pub(super) stack: *mut Stack,
@@ -83,10 +87,15 @@ pub struct Sample {
     pub usable_bytes: usize,
 }
 
+// As `ebb_stats::profile` says, for readers in other processes.
+const _: () = {
+    assert!(size_of::<Stack>() == STACK_WORDS * 8 && offset_of!(Stack, tallies) == 24);
+    assert!(size_of::<Tally>() == TALLY_WORDS * 8 && offset_of!(Tally, sums) == 32);
+    assert!(Weight::ONE == ebb_stats::profile::OBJECT);
+};
+
 pub(super) fn hash_of(frames: &[usize]) -> u64 {
-    frames.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &frame| {
-        (hash ^ frame as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
-    })
+    ebb_stats::profile::hash(frames.iter().map(|&frame| frame as u64))
 }
 
 /// A new piece of metadata that holds `value`.

@@ -9,19 +9,22 @@ use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
+use ebb_stats::profile::BUCKETS;
 
 /// Return addresses that are kept of a stack.
-pub const DEPTH: usize = 128;
-const BUCKETS: usize = 4096;
+pub use ebb_stats::profile::DEPTH;
 
 type Buckets = [*mut Stack; BUCKETS];
 
 /// See the module.
+#[repr(C)]
 pub struct Table {
-    /// Stacks by hash; null until the first.
+    /// Stacks by hash; null until the first. First, for readers in other processes.
     buckets: *mut Buckets,
     threads: *mut Thread,
     next_thread: u64,
+    /// A record for threads that have none of their own; null until it is needed.
+    everyone: *mut Thread,
     /// Counted up by a reset: samples of an older one are in no sum.
     epoch: u64,
     /// `prof_accum`: sums of what was freed are kept.
@@ -37,6 +40,7 @@ impl Table {
         buckets: null_mut(),
         threads: null_mut(),
         next_thread: 0,
+        everyone: null_mut(),
         epoch: 0,
         accumulates: false,
     };
@@ -55,6 +59,14 @@ impl Table {
         self.threads = place(os, metadata, thread)?;
         self.next_thread += 1;
         NonNull::new(self.threads)
+    }
+
+    /// The record for threads that have none of their own.
+    pub fn everyone<O: Os>(&mut self, os: &O, metadata: &Metadata) -> Option<NonNull<Thread>> {
+        if self.everyone.is_null() {
+            self.everyone = self.add_thread(os, metadata)?.as_ptr();
+        }
+        NonNull::new(self.everyone)
     }
 
     /// The thread has ended; its record goes with its last sample.

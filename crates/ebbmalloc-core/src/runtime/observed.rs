@@ -164,19 +164,20 @@ fn take_due(observer: &Observer, class: usize, bytes: usize) -> Option<*mut u8> 
     let cache = observer.cache();
     let due = match cache.enter() {
         Entered::Mine => {
-            // SAFETY: entered, and the observer says that the cache is rationed. Nothing is ahead and
-            // nothing in the ration where the number is drawn anew.
-            let due = unsafe {
-                let ahead = cache.ahead(class).unwrap_or_else(|| {
-                    let ahead = observer.sampler.draw_ahead(bytes);
-                    cache.set_ahead(class, Some(ahead));
-                    ahead
-                });
-                if ahead == 0 {
-                    cache.set_ahead(class, None);
-                }
-                ahead == 0
-            };
+            // A signal handler may have ended the rations since the observer was asked.
+            // SAFETY: entered and rationed. Nothing is ahead and nothing in the ration where the number is drawn anew.
+            let due = cache.is_rationed()
+                && unsafe {
+                    let ahead = cache.ahead(class).unwrap_or_else(|| {
+                        let ahead = observer.sampler.draw_ahead(bytes);
+                        cache.set_ahead(class, Some(ahead));
+                        ahead
+                    });
+                    if ahead == 0 {
+                        cache.set_ahead(class, None);
+                    }
+                    ahead == 0
+                };
             cache.leave();
             due
         }

@@ -12,6 +12,7 @@
 //! (`super::thread_control`), and stays so until its end. Its counters start at zero when it becomes observed.
 
 use super::instance::HEAP;
+use super::profile_settings::{is_active, is_on};
 use super::sampler::{Sampler, end_thread};
 use crate::cache::cache::Cache;
 use crate::cache::ration::Rations;
@@ -113,7 +114,14 @@ impl Observer {
     /// operation.
     #[cold]
     pub(super) fn take_settings(&self) {
-        if !self.is_sampled_alone() || self.ration() {
+        let done = match self.is_sampled_alone() {
+            // The profile that a tool asked for is over: the thread is as before.
+            // SAFETY: the record is the calling thread's.
+            true if !is_on() && !is_active() => unsafe { HEAP.set_rations(self.cache(), None) },
+            true => self.ration(),
+            false => true,
+        };
+        if done {
             self.sampler.take_settings();
         }
     }

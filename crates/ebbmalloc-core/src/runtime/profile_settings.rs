@@ -91,6 +91,12 @@ pub(super) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// A profile that a tool asked for begins: every thread is sampled.
+pub(super) fn begin_for_tool(lg: u32) {
+    set_lg_sample(lg);
+    store_thread_active_init(true);
+}
+
 /// Lets each thread look at the settings again.
 pub(super) fn begin_generation() {
     GENERATION.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A thread's way to its next sample.
 
 use super::instance::HEAP;
-use super::profile_settings::{generation, is_active, lg_sample, thread_active_init};
+use super::profile_settings::{generation, is_active, is_on, lg_sample, thread_active_init};
 use crate::profile::Thread;
 use crate::profile::interval::Intervals;
 use core::ptr::{NonNull, null_mut};
@@ -104,7 +104,8 @@ impl Sampler {
     }
 
     fn draw(&self) -> i64 {
-        if !is_active() || !self.is_active() {
+        // A thread's own choice is one of the settings.
+        if !is_active() || is_on() && !self.is_active() {
             return NEVER;
         }
         let mut intervals = Intervals::new(self.random.load(Ordering::Relaxed));

@@ -13,7 +13,7 @@
 //! | `Observed` | `OBSERVED` | by the slow path, from the thread's cache | by the slow path, to the cache |
 //! | `Ended` | `ENDED` | by the slow path, from the bins | to the bins |
 //!
-//! Transitions. Each passes through `Busy` but the end of rations, so that a signal handler finds the state before, `Busy`, or the
+//! Transitions. Each passes through `Busy` but where rations begin again or end, so that a signal handler finds the state before, `Busy`, or the
 //! state after; [`State::set`] checks them in debug builds.
 //!
 //! | from | to | when |
@@ -25,10 +25,11 @@
 //! | `Busy` | the state before | the operation is done |
 //! | `Owner` | `Busy`, then `Sampled` or `Observed` | a setting or the thread itself asks for it (`super::thread::observe`) |
 //! | `Sampled` | `Owner`, then `Observed` | the thread asks for its counters, which ends its rations |
+//! | `Sampled` | `Owner` | the profile that a tool asked for is over, which ends its rations; the next begins new ones |
 //! | `Busy` | `Ended` | the cache is gone (`super::attach`) |
 //! | `Ended` | `Busy` | destructors of libc's that run later allocate or free |
 //!
-//! An observer stays until the thread ends, so nothing leads back to `Owner`. Which arena refills a cache
+//! An observer stays until the thread ends, also where the thread is an `Owner` again. Which arena refills a cache
 //! ([`Cache::home`]) is a property of the cache: a thread on an explicit arena is an `Owner` like any other.
 
 use super::observer::Observer;

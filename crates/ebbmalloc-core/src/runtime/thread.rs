@@ -120,6 +120,7 @@ pub(super) fn observe(interest: Interest) -> Option<&'static Observer> {
             }
             State::Observed(observer).set();
         }
+        observer.follow_settings();
         return Some(observer);
     }
     let cache = State::now().cache()?;

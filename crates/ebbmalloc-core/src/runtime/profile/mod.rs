@@ -1,5 +1,5 @@
 //! The heap profile of this process, as far as requests and growth feed it. Nothing of it runs, and no memory is taken,
-//! without `prof:true`.
+//! without `prof:true`, or a tool that asks for it (`lease`).
 //!
 //! Observed threads ([`super::observer`]) are sampled: while the profile is active all threads (`watch`), unless the program
 //! chose single ones. A thread's `super::sampler` decides which allocations are
@@ -9,5 +9,6 @@
 pub(super) mod backtrace;
 pub(super) mod dumps;
 pub(super) mod hooks;
+pub(super) mod lease;
 pub(super) mod record;
 pub(super) mod watch;

@@ -3,12 +3,13 @@
 use super::super::conf::Id;
 use super::super::instance::HEAP;
 use super::super::observer::Observer;
-use super::super::profile_settings::is_active;
+use super::super::profile_settings::{is_active, is_on};
 use super::super::{in_force, thread};
-use super::{dumps, hooks};
+use super::{dumps, hooks, lease};
 use crate::base::exact::usize_of;
 use crate::profile::interval::Weight;
-use crate::profile::{DEPTH, Sampled};
+use crate::profile::{DEPTH, Sampled, Thread};
+use core::ptr::NonNull;
 
 /// Adds a new block of `bytes` usable bytes, that was chosen with a mean interval of `2^lg`, to the
 /// profile; `is_short` if the memory that was taken for it is longer.
@@ -24,7 +25,7 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
         let mut frames = [0; DEPTH];
         let most = DEPTH.min(usize_of(in_force::number(Id::ProfBtMax)));
         let depth = hooks::walk(&mut frames[..most]);
-        let Some(thread) = observer.sampler.thread() else {
+        let Some(thread) = thread_of(observer) else {
             return;
         };
         let sampled = Sampled {
@@ -39,4 +40,14 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
     });
     // What was allocated since the last sample, on average.
     dumps::after_allocations(weight.bytes);
+    lease::end_if_over();
+}
+
+/// The record that the thread's samples go to. A profile that a tool asked for has one for all: threads that come and
+/// go would make it longer and longer.
+fn thread_of(observer: &Observer) -> Option<NonNull<Thread>> {
+    match is_on() {
+        true => observer.sampler.thread(),
+        false => HEAP.parts.profile.everyone(&HEAP.store()),
+    }
 }

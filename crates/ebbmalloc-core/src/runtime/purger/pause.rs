@@ -7,8 +7,7 @@ use crate::base::exact::usize_of;
 use crate::os::Os;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Freed memory that is worth a thread, or a tick without a pause after it.
-pub(super) const START_BYTES: usize = 2 << 20;
+pub(super) use super::super::profile::lease::START_BYTES;
 /// Ticks running that returned little before the first pause: by then a burst's remains have gone.
 const SMALL_TICKS: u32 = 3;
 /// Not in a pause.

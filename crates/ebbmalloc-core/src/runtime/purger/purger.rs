@@ -3,6 +3,7 @@
 
 use super::super::growth;
 use super::super::instance::HEAP;
+use super::super::profile::lease;
 use super::super::publish::{self, Purging};
 use super::super::thread::{set_apart, visit_cache};
 use super::pause::{Pause, Rhythm, START_BYTES, Ticked};
@@ -112,13 +113,14 @@ impl Purger {
     /// After a slow operation, without a lock: does or starts what is due.
     #[inline]
     pub(crate) fn nudge(&'static self) {
-        if HEAP.attention() >= START_BYTES || self.wanted.load(Ordering::Relaxed) != 0 {
+        if HEAP.attention() >= lease::attention() || self.wanted.load(Ordering::Relaxed) != 0 {
             self.attend();
         }
     }
 
     #[cold]
     fn attend(&'static self) {
+        lease::answer();
         let starts = self.wants(START);
         if self.wants(AT_ONCE) {
             self.purge_extents();
@@ -222,6 +224,7 @@ impl Purger {
                 HEAP.refresh_pressure();
             }
             let tick = self.measured_tick(None);
+            lease::look(None);
             self.thread.ask_for_look();
             let cpu_ns = HEAP.os.thread_cpu_ns() - before;
             let resident_bytes = publish::after_tick(cpu_ns, self.standing());

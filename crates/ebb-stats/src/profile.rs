@@ -1,0 +1,167 @@
+//! The heap profile, as a tool switches it on and reads it from outside.
+//!
+//! The allocator has one [`Switch`], found as a page of counters is. A tool writes two words of it, and nothing else in the
+//! process: first [`Switch::asked`], then 0 to [`Switch::attention`], which leads the next slow operation of any thread
+//! here. A request is a lease: it ends by itself unless another follows it. The allocator says in [`Switch::answered`]
+//! which request it follows.
+//!
+//! What is sampled is in a table. A table's first word is the address of [`BUCKETS`] words, or 0 before the first
+//! sample. Each leads to a chain of stacks. What always holds, in words of 8 bytes:
+//!
+//! - A stack is `next, hash, depth, tallies`, and `depth` return addresses, the innermost first, whose [`hash`] is `hash`.
+//! - A tally is what one thread allocated from a stack: `next, stack, thread, samples, objects, bytes, all objects, all
+//!   bytes`. The first pair is what is live, the second what was ever allocated while [`ACCUMULATES`] is set. Both are
+//!   estimates of all allocations, not counts of samples; objects are in units of 1/[`OBJECT`].
+//!
+//! The table changes while it is read: a stack whose hash is wrong, or a tally that names another stack, is no longer one.
+
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// The first eight bytes of a switch.
+pub const MAGIC: [u8; 8] = *b"ebbprof\0";
+/// The version of what the words mean.
+pub const VERSION: u64 = 1;
+/// Chains of a table.
+pub const BUCKETS: usize = 4096;
+/// Words of a stack before its return addresses.
+pub const STACK_WORDS: usize = 4;
+/// Words of a tally.
+pub const TALLY_WORDS: usize = 8;
+/// Return addresses of a stack at most.
+pub const DEPTH: usize = 128;
+/// One object.
+pub const OBJECT: u64 = 256;
+
+/// In [`Switch::state`]: the process has the profile by its own settings, and no request changes it.
+pub const BY_SETTINGS: u64 = 1 << 8;
+/// In [`Switch::state`]: allocations are sampled.
+pub const ACTIVE: u64 = 1 << 9;
+/// In [`Switch::state`]: sums of what was freed are kept.
+pub const ACCUMULATES: u64 = 1 << 10;
+
+/// See the module. Words that are written from outside are the first two after the address; the rest is the allocator's.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Switch {
+    magic: [u8; 8],
+    version: u64,
+    table: AtomicPtr<()>,
+    /// The [`Request`]. Written by a tool; the allocator acquires it after [`Switch::take_call`].
+    pub asked: AtomicU64,
+    /// A slow operation looks here when so many bytes were freed: a tool writes 0.
+    pub attention: AtomicUsize,
+    /// The request that is followed: released when the rest is so.
+    pub answered: AtomicU64,
+    /// When the profile began, by the process's monotonic clock in milliseconds.
+    pub began_ms: AtomicU64,
+    /// The logarithm of the mean interval between samples, and the flags above.
+    pub state: AtomicU64,
+}
+
+/// Bytes of a switch.
+pub const BYTES: usize = size_of::<Switch>();
+/// Offset of [`Switch::asked`], which [`Switch::attention`] follows.
+pub const ASKED: usize = core::mem::offset_of!(Switch, asked);
+
+impl Switch {
+    /// Off. The table is at `table`; slow operations look when `attention` bytes were freed.
+    pub const fn new(table: *const (), attention: usize) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            table: AtomicPtr::new(table.cast_mut()),
+            asked: AtomicU64::new(0),
+            attention: AtomicUsize::new(attention),
+            answered: AtomicU64::new(0),
+            began_ms: AtomicU64::new(0),
+            state: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a tool has called; the next call is seen again. `attention` is what [`Switch::new`] got.
+    #[inline]
+    pub fn take_call(&self, attention: usize) -> bool {
+        // In one order with the tool's stores: a request that is overwritten here is read afterwards.
+        self.attention.load(Ordering::Relaxed) == 0
+            && self.attention.swap(attention, Ordering::SeqCst) == 0
+    }
+
+    /// Where the table is.
+    pub fn table(&self) -> u64 {
+        // Relaxed: it never changes.
+        self.table.load(Ordering::Relaxed) as u64
+    }
+}
+
+/// A switch as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Address of the table.
+    pub table: u64,
+    /// See [`Switch::asked`].
+    pub asked: u64,
+    /// See [`Switch::answered`].
+    pub answered: u64,
+    /// See [`Switch::began_ms`].
+    pub began_ms: u64,
+    /// See [`Switch::state`].
+    pub state: u64,
+}
+
+impl State {
+    /// Reads a switch from `bytes`, which start at its magic. `None` for what is none, or of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
+            return None;
+        }
+        let words = bytes.get(..BYTES)?.as_chunks().0;
+        let word = |index: usize| words.get(index).copied().map(u64::from_ne_bytes);
+        (word(1)? == VERSION).then_some(Self {
+            table: word(2)?,
+            asked: word(3)?,
+            answered: word(5)?,
+            began_ms: word(6)?,
+            state: word(7)?,
+        })
+    }
+
+    /// The logarithm of the mean interval between samples.
+    pub fn lg_sample(&self) -> u32 {
+        u32::from(self.state.to_le_bytes()[0])
+    }
+}
+
+/// What a tool asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Tells it from the one before.
+    pub number: u32,
+    /// The logarithm of the mean interval between samples.
+    pub lg_sample: u8,
+    /// The profile ends after so many milliseconds without another request; at once for 0.
+    pub lease_ms: u32,
+}
+
+impl Request {
+    /// The word: 24 bits of the number are kept.
+    pub const fn word(self) -> u64 {
+        (self.number as u64) << 40 | (self.lg_sample as u64) << 32 | self.lease_ms as u64
+    }
+
+    /// Reads one.
+    pub const fn from_word(word: u64) -> Self {
+        let bytes = word.to_le_bytes();
+        Self {
+            number: u32::from_le_bytes([bytes[5], bytes[6], bytes[7], 0]),
+            lg_sample: bytes[4],
+            lease_ms: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+        }
+    }
+}
+
+/// Of a stack's return addresses.
+pub fn hash(frames: impl IntoIterator<Item = u64>) -> u64 {
+    frames.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, frame| {
+        (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+    })
+}

@@ -1,0 +1,136 @@
+//! A profile that a tool asks for from outside (`ebb profile`), for as long as it goes on asking. The tool writes to the
+//! [`Switch`]; nothing else in the process depends on it.
+//!
+//! A request is seen by the next slow operation of any thread, or the next tick. It marks the caches, so that each thread
+//! comes to its slow path and is sampled from there on. The end is seen there as well, and by the next sample; threads
+//! leave their rations at their next slow operation. Blocks that were sampled stay what they are.
+//!
+//! With `prof:true` the profile is the program's, and a request changes nothing.
+
+use super::super::instance::HEAP;
+use super::super::profile_settings as settings;
+use super::super::thread::visit_cache;
+use super::watch::follow;
+use crate::cache::cache::Cache;
+use crate::heap::Heap;
+use crate::os::Os;
+use crate::os::linux::Linux;
+use core::sync::atomic::{AtomicU64, Ordering};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, Request, Switch};
+
+/// Freed memory that is worth a thread, or a tick without a pause after it: the usual [`attention`].
+pub(crate) const START_BYTES: usize = 2 << 20;
+/// No tool comes less often.
+const MOST_LEASE_MS: u64 = 60_000;
+
+/// Kept by an attribute, since it is written from outside.
+#[used]
+static SWITCH: Switch = Switch::new(
+    (&raw const HEAP).wrapping_byte_add(Heap::<Linux>::PROFILE_TABLE).cast(),
+    START_BYTES,
+);
+/// The request that a thread took last. The exchange picks that thread; relaxed.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// When the profile ends, by the monotonic clock in milliseconds; 0 if there is none. The exchange picks the thread
+/// that ends it; relaxed.
+static UNTIL_MS: AtomicU64 = AtomicU64::new(0);
+
+/// A slow operation looks further when so many bytes were freed, which a tool may set to 0.
+#[inline]
+pub(crate) fn attention() -> usize {
+    SWITCH.attention.load(Ordering::Relaxed)
+}
+
+/// In a slow operation, without a lock: answers a tool that has called.
+#[inline]
+pub(crate) fn answer() {
+    if attention() != START_BYTES {
+        answer_call();
+    }
+}
+
+#[cold]
+fn answer_call() {
+    // A child of vfork may end in the middle of what it does to its owner's heap.
+    if HEAP.os.is_borrower() || !SWITCH.take_call(START_BYTES) {
+        return;
+    }
+    // Within the cache, so that a signal handler in the middle of this waits for no lock.
+    visit_cache(look);
+}
+
+/// Follows the last request, and ends the profile if its time is over. The caller has entered its cache, `own`, or is
+/// the purger.
+pub(crate) fn look(own: Option<&Cache>) {
+    let asked = SWITCH.asked.load(Ordering::Acquire);
+    let taken = TAKEN.load(Ordering::Relaxed);
+    let order = Ordering::Relaxed;
+    if asked != taken && TAKEN.compare_exchange(taken, asked, order, order).is_ok() {
+        take(Request::from_word(asked), own);
+        SWITCH.answered.store(asked, Ordering::Release);
+    } else if is_over() {
+        end(own);
+    }
+}
+
+/// In a thread that may wait: ends the profile if its time is over.
+pub(crate) fn end_if_over() {
+    if is_over() && !HEAP.os.is_borrower() {
+        visit_cache(end);
+    }
+}
+
+fn is_over() -> bool {
+    let until = UNTIL_MS.load(Ordering::Relaxed);
+    until != 0 && HEAP.os.now_ms() >= until
+}
+
+fn take(request: Request, own: Option<&Cache>) {
+    if settings::is_on() {
+        let accumulates = if HEAP.parts.profile.accumulates(&HEAP.os) { ACCUMULATES } else { 0 };
+        return publish(BY_SETTINGS | accumulates);
+    }
+    if HEAP.os.is_confined() {
+        return;
+    }
+    match u64::from(request.lease_ms).min(MOST_LEASE_MS) {
+        0 => end(own),
+        lease => {
+            let now = HEAP.os.now_ms();
+            if UNTIL_MS.swap(now + lease, Ordering::Relaxed) == 0 {
+                begin(request, now, own);
+            }
+        }
+    }
+}
+
+fn begin(request: Request, now: u64, own: Option<&Cache>) {
+    HEAP.parts.profile.reset(&HEAP.store());
+    HEAP.parts.profile.set_accumulates(&HEAP.os, true);
+    settings::begin_for_tool(request.lg_sample.into());
+    set_active(true, own);
+    SWITCH.began_ms.store(now, Ordering::Relaxed);
+    publish(ACCUMULATES);
+}
+
+fn end(own: Option<&Cache>) {
+    if UNTIL_MS.swap(0, Ordering::Relaxed) == 0 {
+        return;
+    }
+    set_active(false, own);
+    HEAP.parts.profile.set_accumulates(&HEAP.os, false);
+    HEAP.parts.profile.reset(&HEAP.store());
+    publish(0);
+}
+
+fn set_active(active: bool, own: Option<&Cache>) {
+    settings::swap_active(active);
+    settings::begin_generation();
+    follow();
+    HEAP.mark_caches(own);
+}
+
+fn publish(flags: u64) {
+    let active = if settings::is_active() { ACTIVE } else { 0 };
+    SWITCH.state.store(u64::from(settings::lg_sample()) | active | flags, Ordering::Relaxed);
+}
