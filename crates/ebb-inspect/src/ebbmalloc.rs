@@ -2,13 +2,14 @@
 //!
 //! [`read`] is the entry. The process says itself where its heap lies and how it is laid out
 //! ([`ebb_stats::layout`]), so no version is guessed. `caches` gathers the slots in threads' caches, which are free for a
-//! trim; `slab` tells page by page what lies there. A trim returns whole free pages; free bytes next to live ones
+//! trim; `slab` tells page by page what lies there; [`profile`] is the heap profile. A trim returns whole free pages; free bytes next to live ones
 //! are not.
 //!
 //! A returned page that is present was put there again by the kernel (huge pages), or is being read while it
 //! changes: it counts as returned, and resident.
 
 mod caches;
+pub mod profile;
 mod slab;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ebb_stats::note::{self, Version};
-use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, Unreadable, layout};
+use ebb_stats::{HEADER_BYTES, NAMES, Snapshot, Unreadable, layout, profile};
 use procfs::process::{MMPermissions, MMapPath, MemoryMaps, Process};
 
 use super::charge::{self, MallocSource};
@@ -39,6 +39,8 @@ struct Place {
     address: u64,
     /// None for an allocator that is too old or too new.
     layout: Option<layout::Place>,
+    /// Address of the heap profile's switch; none for an allocator that is too old.
+    switch: Option<u64>,
     in_program: bool,
     /// By the note of its file; none before there was one.
     version: Option<Version>,
@@ -75,9 +77,20 @@ impl Counters {
         self.open(pid)?.1.layout
     }
 
+    /// Where the switch of its heap profile is; none for an allocator that is too old or too new.
+    pub fn switch(&self, pid: i32) -> Option<u64> {
+        self.open(pid)?.1.switch
+    }
+
     /// The allocator's version, published counters or not.
     pub fn version(&self, pid: i32) -> Option<Version> {
         self.open(pid)?.1.version
+    }
+
+    /// Looks for those of `pid` again: it may have loaded the library since.
+    pub fn forget(&self, pid: i32) {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|(of, _), _| *of != pid);
     }
 
     /// The memory of a process that has counters, and where they are.
@@ -161,8 +174,9 @@ fn find_in(
             memory.read_all_but_swapped(&mut bytes, from).ok()?;
             let address = from + ebb_stats::find(&bytes)? as u64;
             let (layout, in_program) = (layout::find(&bytes), program == Some(path));
+            let switch = profile::find(&bytes).map(|at| from + at as u64);
             let version = version_in(maps, memory, &map.pathname);
-            Some(Place { address, layout, in_program, version })
+            Some(Place { address, layout, switch, in_program, version })
         })
 }
 

@@ -1,4 +1,4 @@
-//! A process and its cgroup, seen from outside. Nothing here changes a process.
+//! A process and its cgroup, seen from outside. Nothing here changes a process but [`profile`], which asks ebbmalloc for samples.
 //!
 //! Used by the command line, diagnoses, trials and the rules of `ebb check`. It knows no verdict. What cannot be read
 //! is `None` or an error with its reason, never 0.
@@ -11,6 +11,7 @@
 //! - [`record`], [`recording`], [`whole_file`]: one line of JSON per look, days of them in a folder; a file whole or not at all.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
 //! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
+//! - [`profile`], [`symbols`], [`pprof`]: the heap profile of an ebbmalloc, with names, and its file.
 //! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
 
 pub mod borrowed;
@@ -35,6 +36,8 @@ pub mod machine;
 pub mod mappings;
 mod memory;
 pub mod pool;
+pub mod pprof;
+pub mod profile;
 pub mod program;
 pub mod python;
 pub mod record;
@@ -42,6 +45,7 @@ pub mod recording;
 pub mod root;
 pub mod runtime;
 pub mod snapshot;
+pub mod symbols;
 pub mod target;
 pub mod tree;
 pub mod whole_file;

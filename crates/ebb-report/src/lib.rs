@@ -6,6 +6,7 @@
 //! - [`tables`], [`latency`], [`figures`]: the contents of a trial's tables, and numbers.
 //! - [`text`], [`markdown`], [`html`], [`export`]: the renderings of a trial.
 //! - [`periods`]: two periods of a recording.
+//! - [`profile`]: a heap profile, and what changed between two.
 //! - [`diagnosis`], [`growth`], [`steps`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
 
 mod autoscale;
@@ -23,6 +24,7 @@ pub mod markdown;
 pub mod metrics;
 mod notes;
 pub mod periods;
+pub mod profile;
 pub mod steps;
 mod table;
 pub mod tables;

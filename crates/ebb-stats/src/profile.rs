@@ -131,6 +131,12 @@ impl State {
     }
 }
 
+/// Where the switch lies within `memory`, as [`crate::find`] finds a page of counters.
+pub fn find(memory: &[u8]) -> Option<usize> {
+    let mut offsets = (0..memory.len()).step_by(crate::PAGE_ALIGN);
+    offsets.find(|&at| State::from_bytes(&memory[at..]).is_some())
+}
+
 /// What a tool asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -37,6 +37,8 @@ enum Command {
     Diff(commands::diff::Args),
     /// Export a process's figures for Prometheus.
     Watch(commands::watch::Args),
+    /// Show which functions hold a running process's memory.
+    Profile(commands::profile::Args),
     /// Return a running process's freed memory, or show how much it would return.
     Trim(commands::trim::Args),
     /// Check whether the allocator is in charge of processes, an image or a Dockerfile.
@@ -69,6 +71,7 @@ pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
+        Command::Profile(args) => commands::profile::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),
         Command::Check(args) => commands::check::execute(&args),
         Command::Fix(args) => commands::fix::execute(&args),

@@ -1,4 +1,4 @@
-//! `ebb diff`: what grew between two files of `ebb snap`, what each phase of a program left, or what changed between two
+//! `ebb diff`: what grew between two files of `ebb snap` or two heap profiles, what each phase of a program left, or what changed between two
 //! periods of a recording.
 
 mod when;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::ZonedDateTime;
 
-use crate::commands::{autoscale, life as points, snap};
+use crate::commands::{autoscale, life as points, profile, snap};
 use crate::exit::{Exit, Failure};
 use crate::{paint, terminal};
 use ebb_diagnosis::facts::periods::{Autoscaled, Comparison};
@@ -18,6 +18,7 @@ use when::Span;
 
 const EXAMPLES: &str = "Examples:
   ebb diff before.json after.json                                 two files of ebb snap
+  ebb diff monday.pb.gz tuesday.pb.gz                             two heap profiles: which stacks grew
   ebb diff life.json                                              a file of ebb snap --label: what each phase left
   ebb diff recording --after 14:00                                a deploy at 14:00: all before it, all after it
   ebb diff recording --before yesterday --after today             two days
@@ -79,7 +80,21 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
+fn between_profiles(args: &Args, after: &Path) -> Result<Exit, Failure> {
+    let (before, after) = (profile::open(&args.before)?, profile::open(after)?);
+    if args.json {
+        terminal::print_json(&ebb_report::profile::changes(&before, &after), true)?;
+    } else {
+        let columns = terminal::columns();
+        terminal::print(&ebb_report::profile::render_changes(&before, &after, columns))?;
+    }
+    Ok(Exit::Ok)
+}
+
 fn between_files(args: &Args, after: &Path) -> Result<Exit, Failure> {
+    if profile::is_profile(&args.before) {
+        return between_profiles(args, after);
+    }
     let difference = difference::of(&snap::read(&args.before)?, &snap::read(after)?);
     if args.json {
         terminal::print_json(&difference, true)?;

@@ -10,6 +10,7 @@ mod events;
 pub mod fix;
 pub mod library;
 mod life;
+pub mod profile;
 pub mod run;
 pub mod snap;
 pub mod trim;

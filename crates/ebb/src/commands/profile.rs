@@ -1,0 +1,317 @@
+//! `ebb profile`: which functions hold the memory of a process on ebbmalloc, without a restart. Asks the allocator for
+//! samples, waits, reads them from outside, names them, and ends the profile.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use crate::arguments;
+use crate::commands::snap;
+use crate::exit::{Exit, Failure};
+use crate::look::allocator_of;
+use crate::signals::Ending;
+use crate::terminal;
+use ebb_inspect::Unreadable;
+use ebb_process::counters::Counters;
+use ebb_process::profile::{EVERY, NoProfile, Profile, Session};
+use ebb_process::target::{self, Resolved};
+use ebb_process::{NotRead, pprof, whole_file};
+use ebb_report::profile::{self as report, Shown};
+
+const EXAMPLES: &str = "Examples:
+  ebb profile 4711                          which functions' blocks of the next 60 s are still there then
+  ebb profile gunicorn --for 10m -o heap.pb.gz   then: go tool pprof -http : heap.pb.gz, or ebb diff of two
+  ebb profile 4711 --tree
+  ebb profile -- ./service --port 80        start it on ebbmalloc; the profile is from its start to its end, or for --for";
+
+/// The arguments of `ebb profile`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "ebb profile [OPTIONS] TARGET\n       ebb profile [OPTIONS] -- CMD...",
+    after_help = EXAMPLES
+)]
+pub struct Args {
+    /// A pid, a process name, a unit, a container's id, or the path of a cgroup
+    #[arg(value_name = "TARGET", required_unless_present = "command")]
+    target: Option<String>,
+
+    /// How long to sample [default: 60s; for a command, until it ends]
+    #[arg(long = "for", value_name = "TIME", value_parser = arguments::time)]
+    time: Option<Duration>,
+
+    /// Mean bytes between samples, a power of two: fewer is more exact, and costs more
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = interval)]
+    interval: u8,
+
+    /// Rank by what was allocated, not by what of that is still there
+    #[arg(long)]
+    allocated: bool,
+
+    /// Show the tree of calls
+    #[arg(long)]
+    tree: bool,
+
+    /// Write a file: .pb.gz (pprof), .folded, .speedscope.json
+    #[arg(short, long, value_name = "FILE", value_parser = output)]
+    output: Option<Output>,
+
+    /// Only the process itself, without its descendants
+    #[arg(long)]
+    no_children: bool,
+
+    /// Print JSON (docs/json.md)
+    #[arg(long, conflicts_with = "tree")]
+    json: bool,
+
+    /// A program to start on ebbmalloc, and its arguments
+    #[arg(last = true, value_name = "CMD", conflicts_with = "target")]
+    command: Vec<String>,
+}
+
+/// The logarithm of a power of two.
+fn interval(text: &str) -> Result<u8, String> {
+    let bytes = arguments::size(text)?;
+    let lg = u8::try_from(bytes.max(1).ilog2()).unwrap_or(u8::MAX);
+    if !bytes.is_power_of_two() || !(12..=40).contains(&lg) {
+        return Err("write a power of two from 4KiB to 1TiB, such as 64KiB".to_owned());
+    }
+    Ok(lg)
+}
+
+/// A file, and its format by its name.
+#[derive(Clone, Debug)]
+struct Output {
+    path: PathBuf,
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Pprof,
+    Folded,
+    Speedscope,
+}
+
+fn output(text: &str) -> Result<Output, String> {
+    let formats = [
+        (".pb.gz", Format::Pprof),
+        (".pprof", Format::Pprof),
+        (".folded", Format::Folded),
+        (".speedscope.json", Format::Speedscope),
+    ];
+    let found = formats.into_iter().find(|(end, _)| text.ends_with(end));
+    let Some((_, format)) = found else {
+        return Err("end it with .pb.gz, .folded or .speedscope.json".to_owned());
+    };
+    Ok(Output { path: PathBuf::from(text), format })
+}
+
+/// Runs the command.
+pub fn execute(args: &Args) -> Result<Exit, Failure> {
+    let ending = Ending::listen()?;
+    let mut started = None;
+    let target = match &args.target {
+        Some(target) => target.clone(),
+        None => {
+            let child = started.insert(start(&args.command)?);
+            child.0.id().to_string()
+        }
+    };
+    let resolved = target::resolve(&target)?;
+    let counters = Counters::default();
+    let mut sessions = Vec::new();
+    let mut refused = None;
+    for pid in target::processes(&resolved, !args.no_children && resolved.cgroup.is_none()) {
+        match begin(args, pid, &counters, started.is_some()) {
+            Ok(session) => sessions.push((pid, session)),
+            Err(why) => refused = refused.or(Some((pid, why))),
+        }
+    }
+    if let (true, Some((pid, why))) = (sessions.is_empty(), refused) {
+        return Err(failure(args, &resolved, pid, why));
+    }
+    let until = match (args.time, &started) {
+        (None, Some(_)) => None,
+        (time, _) => Some(Instant::now() + time.unwrap_or(Duration::from_secs(60))),
+    };
+    let found = follow(&mut sessions, until, &ending, &mut started, &counters);
+    for (_, session) in sessions {
+        session.end();
+    }
+    let profile = found.map_err(|(pid, why)| failure(args, &resolved, pid, why))?;
+    if let Some(output) = &args.output {
+        write(&profile, output, args.shown())?;
+    }
+    if args.json {
+        terminal::print_json(&report::json(&profile), true)?;
+    } else if args.tree {
+        terminal::print(&report::tree(&profile, args.shown(), terminal::columns()))?;
+    } else {
+        terminal::print(&report::render(&profile, args.shown(), terminal::columns()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+impl Args {
+    fn shown(&self) -> Shown {
+        if self.allocated { Shown::Allocated } else { Shown::Live }
+    }
+}
+
+/// A program that goes on after us.
+struct Started(Child);
+
+/// Starts a program on ebbmalloc.
+fn start(command: &[String]) -> Result<Started, Failure> {
+    // The same program has the rules for what can be preloaded.
+    let own = std::env::current_exe()?;
+    let child = Command::new(own).args(["run", "--"]).args(command).spawn()?;
+    Ok(Started(child))
+}
+
+/// Begins a session; a program that is being started gets a moment for it.
+fn begin(args: &Args, pid: i32, counters: &Counters, is_new: bool) -> Result<Session, NoProfile> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match Session::begin(pid, counters, args.interval) {
+            Err(NoProfile::OtherAllocator) if is_new && Instant::now() < until => {
+                counters.forget(pid);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Asks again and again until the end, then reads.
+fn follow(
+    sessions: &mut [(i32, Session)],
+    until: Option<Instant>,
+    ending: &Ending,
+    started: &mut Option<Started>,
+    counters: &Counters,
+) -> Result<Profile, (i32, NoProfile)> {
+    let mut last = None;
+    loop {
+        let now = Instant::now();
+        let next = until.map_or(now + EVERY, |until| until.min(now + EVERY));
+        // A program may end at any time: the newest reading is kept.
+        let step = if started.is_some() { now + Duration::from_millis(200) } else { next };
+        let goes_on = ending.sleep_until(step.min(next));
+        let is_over = until.is_some_and(|until| Instant::now() >= until) || !goes_on;
+        if !is_over && started.is_none() {
+            let mut alive = sessions.len();
+            for (_, session) in sessions.iter_mut() {
+                alive -= usize::from(session.renew().is_err());
+            }
+            if alive > 0 {
+                continue;
+            }
+        }
+        let has_ended = started.as_mut().is_some_and(|it| matches!(it.0.try_wait(), Ok(Some(_))));
+        if !has_ended {
+            match read(sessions, counters) {
+                Ok(profile) => last = Some(profile),
+                Err(error) if is_over || started.is_none() => return last.ok_or(error),
+                Err(_) => {}
+            }
+        }
+        if is_over || has_ended || started.is_none() {
+            let pid = sessions.first().map_or(0, |(pid, _)| *pid);
+            return last.ok_or((pid, NoProfile::Unreadable(Unreadable::Gone)));
+        }
+        for (_, session) in sessions.iter_mut() {
+            let _ = session.renew();
+        }
+    }
+}
+
+/// The profile of all processes that can be read.
+fn read(sessions: &[(i32, Session)], counters: &Counters) -> Result<Profile, (i32, NoProfile)> {
+    let mut all: Option<Profile> = None;
+    let mut refused = None;
+    for (pid, session) in sessions {
+        let name = procfs::process::Process::new(*pid).and_then(|it| it.stat());
+        let name = name.map_or_else(|_| "process".to_owned(), |it| it.comm);
+        match session.read(&format!("{name} ({pid})")) {
+            Ok(mut profile) => {
+                profile.heap = heap(*pid, counters);
+                all = Some(match all {
+                    Some(all) => all.merge(profile),
+                    None => profile,
+                });
+            }
+            Err(why) => refused = refused.or(Some((*pid, why))),
+        }
+    }
+    let gone = || (0, NoProfile::Unreadable(Unreadable::Gone));
+    all.ok_or_else(|| refused.unwrap_or_else(gone))
+}
+
+/// Live bytes of the heap.
+fn heap(pid: i32, counters: &Counters) -> Option<u64> {
+    let heap = ebb_process::heap::read(pid, Some("ebbmalloc"), None, counters).ok()?;
+    Some(heap.live)
+}
+
+/// Why there is no profile of the target, and what to do.
+fn failure(args: &Args, resolved: &Resolved, pid: i32, why: NoProfile) -> Failure {
+    let named = &resolved.target.asked;
+    let exit = match &why {
+        NoProfile::OtherAllocator | NoProfile::OtherVersion => Exit::Unsupported,
+        NoProfile::NoAnswer | NoProfile::Unreadable(_) => Exit::NotEnoughEvidence,
+    };
+    match why {
+        NoProfile::OtherAllocator if args.target.is_some() => {
+            let name = allocator_of(pid).unwrap_or_else(|| "another allocator".to_owned());
+            let command = procfs::process::Process::new(pid).and_then(|it| it.cmdline());
+            let command = command.map(|it| shlex::try_join(it.iter().map(String::as_str)));
+            let command = command.ok().and_then(Result::ok).unwrap_or_else(|| "CMD".to_owned());
+            Failure::new(exit, format!("{named} runs on {name}, which keeps no stacks"))
+                .remedy(format!("ebb why -v {named} has what can be seen without a restart; ebb run -- {command} starts it so that ebb profile can see its stacks"))
+        }
+        NoProfile::Unreadable(Unreadable::Refused) => {
+            let refused = NotRead::refused(pid, Unreadable::Refused);
+            let failure = Failure::new(Exit::Permission, format!("{named}: {}", refused.why));
+            match refused.remedy {
+                Some(remedy) => failure.remedy(remedy),
+                None => failure,
+            }
+        }
+        NoProfile::Unreadable(Unreadable::Gone) => Failure::ended(named),
+        why => Failure::new(exit, format!("{named}: {why}")),
+    }
+}
+
+fn write(profile: &Profile, output: &Output, shown: Shown) -> Result<(), Failure> {
+    match output.format {
+        Format::Pprof => {
+            let type_shown = (shown == Shown::Allocated).then_some("alloc_space");
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let now = now.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(0));
+            whole_file::write(&output.path, &pprof::write(profile, type_shown, now), None).map_err(
+                |error| {
+                    let what = format!("{} was not written: {error}", output.path.display());
+                    Failure::new(Exit::NotWritten, what)
+                },
+            )
+        }
+        Format::Folded => snap::write(&output.path, &report::folded(profile, shown), None),
+        Format::Speedscope => snap::write(&output.path, &report::speedscope(profile), None),
+    }
+}
+
+/// Whether a file of `ebb diff` is a profile.
+pub(super) fn is_profile(path: &Path) -> bool {
+    output(&path.to_string_lossy()).is_ok_and(|it| it.format == Format::Pprof)
+}
+
+/// Reads a file of `-o`, or of another program.
+pub(super) fn open(path: &Path) -> Result<Profile, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
+    pprof::read(&bytes).map_err(|error| {
+        Failure::at(Exit::Usage, path, error)
+            .remedy("it must be a file of `ebb profile -o` or another heap profile")
+    })
+}
