@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::figures::{self, signed};
 use ebb_trial::results::Unit;
+use minijinja::value::Serde;
 
 /// Rows of a table.
 const ROWS: usize = 15;
@@ -307,6 +308,13 @@ impl Node {
         self.allocated += stack.allocated.bytes;
     }
 
+    /// Name, bytes that are still there, bytes allocated, children. Deeper stacks than any page shows were cut when they
+    /// were walked.
+    fn json(&self, name: &str) -> Value {
+        let children: Vec<Value> = self.children.iter().map(|(name, it)| it.json(name)).collect();
+        json!([name, self.live.round(), self.allocated.round(), children])
+    }
+
     fn shown(&self, shown: Shown) -> f64 {
         match shown {
             Shown::Live => self.live,
@@ -388,6 +396,31 @@ pub fn speedscope(profile: &Profile) -> String {
         "profiles": [one(Shown::Live), one(Shown::Allocated)],
     });
     file.to_string()
+}
+
+/// One page with a flame graph, which needs nothing from the network.
+pub fn page(profile: &Profile) -> Result<String, String> {
+    let rows = rows(profile, Shown::Live);
+    let row = |row: &Row| {
+        [row.place.clone(), mb(row.own.bytes), mb(row.variance.sqrt()), mb(row.with_callees)]
+    };
+    let tree = Node::of(profile).json(&profile.title).to_string();
+    let contents = json!({
+        "style": include_str!("page/page.css"),
+        "script": include_str!("page/flame.js"),
+        "title": profile.title,
+        "head": head(profile).lines().collect::<Vec<_>>(),
+        "rows": rows.iter().take(ROWS).map(|(_, it)| row(it)).collect::<Vec<_>>(),
+        "notes": profile.notes,
+        // What ends a script has this letter.
+        "tree": tree.replace('<', "\\u003c"),
+    });
+    let mut environment = minijinja::Environment::new();
+    // The name's ending switches escaping of HTML on.
+    environment
+        .add_template("flame.html", include_str!("page/flame.html"))
+        .and_then(|()| environment.get_template("flame.html")?.render(Serde(&contents)))
+        .map_err(|error| error.to_string())
 }
 
 /// The figures for programs (docs/json.md), the largest stack first.

@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long)]
     tree: bool,
 
-    /// Write a file: .pb.gz (pprof), .folded, .speedscope.json
+    /// Write a file: .pb.gz (pprof), .folded, .speedscope.json, or .html with a flame graph
     #[arg(short, long, value_name = "FILE", value_parser = output)]
     output: Option<Output>,
 
@@ -90,6 +90,7 @@ enum Format {
     Pprof,
     Folded,
     Speedscope,
+    Page,
 }
 
 fn output(text: &str) -> Result<Output, String> {
@@ -98,10 +99,11 @@ fn output(text: &str) -> Result<Output, String> {
         (".pprof", Format::Pprof),
         (".folded", Format::Folded),
         (".speedscope.json", Format::Speedscope),
+        (".html", Format::Page),
     ];
     let found = formats.into_iter().find(|(end, _)| text.ends_with(end));
     let Some((_, format)) = found else {
-        return Err("end it with .pb.gz, .folded or .speedscope.json".to_owned());
+        return Err("end it with .pb.gz, .folded, .speedscope.json or .html".to_owned());
     };
     Ok(Output { path: PathBuf::from(text), format })
 }
@@ -298,6 +300,11 @@ fn write(profile: &Profile, output: &Output, shown: Shown) -> Result<(), Failure
             )
         }
         Format::Folded => snap::write(&output.path, &report::folded(profile, shown), None),
+        Format::Page => {
+            let page =
+                report::page(profile).map_err(|error| Failure::new(Exit::Internal, error))?;
+            snap::write(&output.path, &page, None)
+        }
         Format::Speedscope => snap::write(&output.path, &report::speedscope(profile), None),
     }
 }
