@@ -3,11 +3,12 @@
 //! Used by `ebb profile`. A [`Session`] asks again and again, so the profile ends with us, whatever becomes of us; the process is never stopped.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ebb_inspect::ebbmalloc::profile as inside;
 use ebb_inspect::{Target, Unreadable};
-use ebb_stats::profile::{ACTIVE, BY_SETTINGS, OBJECT, Request};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, OBJECT, Request, State};
 
 use super::counters::Counters;
 use super::symbols::{Line, Symbols};
@@ -181,7 +182,7 @@ pub enum NoProfile {
 /// A process that is being profiled for us.
 #[derive(Debug)]
 pub struct Session {
-    target: Target,
+    target: Rc<Target>,
     switch: u64,
     request: Request,
     asked: u64,
@@ -192,14 +193,16 @@ impl Session {
     /// Asks process `pid` for a profile that takes a sample in `2^lg_sample` bytes on average. One that has begun for
     /// somebody else goes on as it is.
     pub fn begin(pid: i32, counters: &Counters, lg_sample: u8) -> Result<Self, NoProfile> {
-        let target = Target::open(pid)?;
+        let target = Rc::new(Target::open(pid)?);
         let Some(switch) = counters.switch(pid) else {
             let is_ours = counters.version(pid).is_some() || counters.layout(pid).is_some();
             return Err(if is_ours { NoProfile::OtherVersion } else { NoProfile::OtherAllocator });
         };
         let last = Request::from_word(inside::state(target.memory(), switch)?.asked);
         let lease_ms = u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX);
-        let request = Request { number: last.number, lg_sample, lease_ms };
+        // A process that did nothing since has not seen that the last one has ended.
+        let is_anew = last.lease_ms == 0;
+        let request = Request { number: last.number, lg_sample, is_anew, lease_ms };
         let mut session = Self { target, switch, request, asked: 0, began: Instant::now() };
         session.renew()?;
         Ok(session)
@@ -208,8 +211,11 @@ impl Session {
     /// Asks again, so that it goes on.
     pub fn renew(&mut self) -> Result<(), NoProfile> {
         self.request.number = self.request.number.wrapping_add(1);
+        let memory = self.target.memory();
+        let state = inside::state(memory, self.switch)?;
+        self.request.is_anew &= self.asked == 0 || state.answered != self.asked;
         let pid = self.target.pid();
-        self.asked = inside::ask(pid, self.target.memory(), self.switch, self.request)?;
+        self.asked = inside::ask(pid, memory, self.switch, self.request)?;
         Ok(())
     }
 
@@ -220,18 +226,54 @@ impl Session {
         Ok(state.answered == self.asked || state.state & (ACTIVE | BY_SETTINGS) != 0)
     }
 
-    /// The profile so far, of a process that is called `title`.
-    pub fn read(&self, title: &str) -> Result<Profile, NoProfile> {
+    /// The profile so far, without names.
+    pub fn look(&self) -> Result<Look, NoProfile> {
         if !self.is_answered()? {
             return Err(NoProfile::NoAnswer);
         }
         let memory = self.target.memory();
         let state = inside::state(memory, self.switch)?;
         let read = inside::read(memory, state.table)?;
+        let name = self.target.process().stat().map_err(ebb_inspect::target::reason)?.comm;
+        Ok(Look {
+            title: format!("{name} ({})", self.target.pid()),
+            seconds: self.began.elapsed().as_secs_f64(),
+            state,
+            read,
+            symbols: Symbols::of(&self.target)?,
+        })
+    }
+
+    /// Ends it now, unless another one goes on asking.
+    pub fn end(mut self) {
+        let state = inside::state(self.target.memory(), self.switch);
+        if state.is_ok_and(|state| state.asked != self.asked) {
+            return;
+        }
+        self.request.lease_ms = 0;
+        self.request.is_anew = false;
+        // A process that ended has no profile either.
+        let _ = self.renew();
+    }
+}
+
+/// A profile without names: cheap to take.
+pub struct Look {
+    title: String,
+    seconds: f64,
+    state: State,
+    read: inside::Stacks,
+    symbols: Symbols,
+}
+
+impl Look {
+    /// With names, also when the process has ended meanwhile.
+    pub fn named(self) -> Profile {
+        let Self { title, seconds, state, read, mut symbols } = self;
         let by_settings = state.state & BY_SETTINGS != 0;
         let mut profile = Profile {
-            title: title.to_owned(),
-            seconds: (!by_settings).then(|| self.began.elapsed().as_secs_f64()),
+            title,
+            seconds: (!by_settings).then_some(seconds),
             interval: 1 << state.lg_sample().min(48),
             ..Profile::default()
         };
@@ -243,7 +285,6 @@ impl Session {
                 format!("{} of 4096 parts of the table changed too fast to be read", read.torn);
             profile.notes.push(note);
         }
-        let mut symbols = Symbols::of(&self.target)?;
         let mut known = HashMap::new();
         let mut nameless = 0;
         for stack in read.stacks {
@@ -263,7 +304,8 @@ impl Session {
             });
             let locations = locations.collect();
             nameless += usize::from(!is_named);
-            let (allocated, live) = (Sum::of(stack.all), Sum::of(stack.live));
+            let all = if state.state & ACCUMULATES == 0 { (0, 0) } else { stack.all };
+            let (allocated, live) = (Sum::of(all), Sum::of(stack.live));
             profile.stacks.push(Stack { locations, allocated, live });
         }
         if nameless > 0 {
@@ -273,14 +315,7 @@ impl Session {
         }
         profile.notes.extend(symbols.notes().iter().cloned());
         profile.modules = symbols.modules().iter().map(Module::from).collect();
-        Ok(profile)
-    }
-
-    /// Ends it now, unless another one goes on asking.
-    pub fn end(mut self) {
-        self.request.lease_ms = 0;
-        // A process that ended has no profile either.
-        let _ = self.renew();
+        profile
     }
 }
 

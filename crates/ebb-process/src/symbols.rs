@@ -22,6 +22,8 @@ use object::{
 const MOST_DEBUG_BYTES: u64 = 256 << 20;
 /// A longer list of compiled functions is cut.
 const MOST_JIT_BYTES: u64 = 64 << 20;
+/// The first bytes of a file as it lies in memory, which have its notes.
+const HEAD_BYTES: usize = 4096;
 /// Functions that are inlined at one address.
 const MOST_INLINED: usize = 64;
 
@@ -80,10 +82,12 @@ struct Names {
     lines: Option<Context<Slice>>,
 }
 
-/// Finds names in one process.
-pub struct Symbols<'a> {
-    target: &'a Target,
+/// Finds names in one process. What the process has mapped is looked at once, so that names can be found when it has ended.
+pub struct Symbols {
+    target: Rc<Target>,
     mappings: Vec<Mapping>,
+    /// Of what runs, by the file's name: an upgrade of the file does not change it.
+    build_ids: BTreeMap<PathBuf, String>,
     modules: Vec<Module>,
     names: BTreeMap<PathBuf, Option<Rc<Names>>>,
     /// Functions that were compiled at run time: start, end, name.
@@ -91,13 +95,22 @@ pub struct Symbols<'a> {
     notes: Vec<String>,
 }
 
-impl<'a> Symbols<'a> {
+impl Symbols {
     /// Of the process `target`.
-    pub fn of(target: &'a Target) -> Result<Self, Unreadable> {
+    pub fn of(target: &Rc<Target>) -> Result<Self, Unreadable> {
         let mappings = target.mappings()?;
-        let jit = jit(target);
-        let (names, notes) = (BTreeMap::new(), Vec::new());
-        Ok(Self { target, mappings, modules: Vec::new(), names, jit, notes })
+        let build_ids = mappings.iter().filter(|it| it.offset == 0);
+        let build_ids = build_ids.filter_map(|it| {
+            let mut bytes = [0; HEAD_BYTES];
+            let piece = &mut bytes[..usize::try_from(it.len()).ok()?.min(HEAD_BYTES)];
+            let path = it.file()?;
+            target.memory().copy(&[(it.start, piece.len())], piece).ok()?;
+            Some((path.to_owned(), build_id(piece)?))
+        });
+        let build_ids = build_ids.collect();
+        let (modules, names, notes) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let (jit, target) = (jit(target), Rc::clone(target));
+        Ok(Self { target, mappings, build_ids, modules, names, jit, notes })
     }
 
     /// The mapped files that addresses were in.
@@ -145,7 +158,7 @@ impl<'a> Symbols<'a> {
         known.unwrap_or_else(|| {
             let module = Module {
                 path: path.to_owned(),
-                build_id: self.mapped_build_id(path),
+                build_id: self.build_ids.get(path).cloned(),
                 start: mapping.start,
                 end: mapping.end,
                 offset: mapping.offset,
@@ -153,16 +166,6 @@ impl<'a> Symbols<'a> {
             self.modules.push(module);
             self.modules.len() - 1
         })
-    }
-
-    /// The build id of what runs, which an upgrade of the file does not change.
-    fn mapped_build_id(&self, path: &Path) -> Option<String> {
-        let first = self.mappings.iter().find(|it| it.offset == 0 && it.file() == Some(path))?;
-        let mut bytes = vec![0; usize::try_from(first.len().min(64 << 10)).ok()?];
-        // Without the pages that are not there: the notes are in the first.
-        let piece = bytes.len().min(4096);
-        self.target.memory().copy(&[(first.start, piece)], &mut bytes[..piece]).ok()?;
-        build_id(&bytes)
     }
 
     fn names(&mut self, mapping: &Mapping, module: usize) -> Option<Rc<Names>> {
@@ -185,7 +188,13 @@ impl<'a> Symbols<'a> {
             // Of a program that was deleted the kernel still has the file.
             let program = format!("/proc/{}/exe", self.target.pid());
             let is_program = self.target.process().exe().is_ok_and(|it| it == module.path);
-            if is_program { File::open(program) } else { Err(error) }
+            let has_ended = !self.target.process().is_alive();
+            match (is_program, has_ended) {
+                (true, _) => File::open(program),
+                // It was in no other root than ours, or the build id tells.
+                (_, true) => File::open(&module.path),
+                _ => Err(error),
+            }
         });
         let data = ReadCache::new(file.map_err(|error| error.to_string())?);
         let object = object::File::parse(&data).map_err(|error| error.to_string())?;
@@ -387,7 +396,7 @@ mod tests {
 
     #[test]
     fn own_functions_have_names_and_what_is_nowhere_has_its_address() {
-        let own = Target::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let own = Rc::new(Target::open(i32::try_from(std::process::id()).unwrap()).unwrap());
         let mut symbols = Symbols::of(&own).unwrap();
         let place = symbols.at(build_id as *const () as u64 + 1);
         assert!(place.is_named, "{:?}", symbols.notes());

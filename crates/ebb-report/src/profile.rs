@@ -87,6 +87,11 @@ const HELPERS: [&str; 32] = [
 ];
 
 fn is_helper(function: &str) -> bool {
+    // A method of another type by a trait of the library.
+    let is_of_library = |name| function.starts_with('<') && function.contains(name);
+    if is_of_library(" as alloc::") || is_of_library(" as core::") {
+        return true;
+    }
     HELPERS.iter().any(|name| {
         // A name that ends like a word is the whole of it.
         let is_whole =
@@ -95,6 +100,22 @@ fn is_helper(function: &str) -> bool {
             !is_whole || !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
         })
     })
+}
+
+/// Whether a function only starts a program or a thread, so that everything is below it.
+fn is_start(function: &str) -> bool {
+    const STARTS: [&str; 9] = [
+        "_start",
+        "__libc_start",
+        "start_thread",
+        "clone",
+        "__clone",
+        "std::",
+        "core::ops::",
+        "<&dyn core::",
+        "__rust_",
+    ];
+    function == "main" || STARTS.iter().any(|name| function.starts_with(name))
 }
 
 /// The functions of a stack from the first on that is the program's own.
@@ -220,7 +241,7 @@ fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
     }
     let mut rows: Vec<(String, Row)> =
         rows.into_iter().map(|(name, row)| (name.to_owned(), row)).collect();
-    rows.retain(|(_, row)| row.with_callees > 0.0);
+    rows.retain(|(name, row)| row.own.bytes > 0.0 || row.with_callees > 0.0 && !is_start(name));
     rows.sort_by(|(_, a), (_, b)| {
         let by = |row: &Row| (row.own.bytes, row.with_callees);
         by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal)
@@ -229,31 +250,29 @@ fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
 }
 
 fn table(profile: &Profile, shown: Shown, rows: &[(String, Row)], columns: usize) -> String {
-    let has_other = profile.seconds.is_some();
-    let mut header = vec![format!("{} MB", shown.heading()), "±".into(), "with callees".into()];
-    if has_other {
-        header.push(match shown {
-            Shown::Live => "allocated".into(),
-            Shown::Allocated => "still there".into(),
-        });
-    }
-    header.push("function".into());
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(header);
+    let other = match (profile.seconds, shown) {
+        (None, _) => "",
+        (Some(_), Shown::Live) => "allocated",
+        (Some(_), Shown::Allocated) => "still there",
+    };
+    let heading = format!("{} MB", shown.heading());
+    let mut out =
+        format!("{heading:>14} {:>7} {:>12} {other:>11}  function\n", "±", "with callees");
     for (_, row) in rows.iter().take(ROWS) {
-        let mut cells = vec![mb(row.own.bytes), mb(row.variance.sqrt()), mb(row.with_callees)];
-        if has_other {
-            cells.push(mb(row.other));
-        }
-        // The columns before take less than this.
-        cells.push(cut(&row.place, columns.saturating_sub(60).max(36)));
-        table.add_row(cells);
+        let other = if other.is_empty() { String::new() } else { mb(row.other) };
+        let _ = writeln!(
+            out,
+            "{:>14} {:>7} {:>12} {other:>11}  {}",
+            mb(row.own.bytes),
+            mb(row.variance.sqrt()),
+            mb(row.with_callees),
+            cut(&row.place, columns.saturating_sub(49).max(30))
+        );
     }
-    for column in table.column_iter_mut().take(3 + usize::from(has_other)) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Right);
+    if rows.len() > ROWS {
+        let _ = writeln!(out, "and {} more functions", rows.len() - ROWS);
     }
-    table.to_string()
+    out
 }
 
 fn mb(bytes: f64) -> String {
@@ -514,4 +533,94 @@ pub fn render_changes(before: &Profile, after: &Profile, columns: usize) -> Stri
         let _ = writeln!(out, "\nand {} smaller changes", changes.len() - ROWS);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebb_process::profile::Location;
+
+    /// Two stacks below `main`: one leaks, one allocates and frees. `main` calls itself.
+    fn example(leaked: f64) -> Profile {
+        let location = |name: &str| Location {
+            lines: vec![Line { function: name.to_owned(), file: Some("/src/a.c".into()), line: 3 }],
+            ..Location::default()
+        };
+        let sum = |bytes| Sum { bytes, objects: bytes / 100.0 };
+        Profile {
+            title: "service (7)".to_owned(),
+            seconds: Some(60.0),
+            interval: 1 << 19,
+            heap: Some(500_000_000),
+            stacks: vec![
+                Stack { locations: vec![0, 1, 3, 3], allocated: sum(leaked), live: sum(leaked) },
+                Stack { locations: vec![2, 3, 3], allocated: sum(9e8), live: sum(1e6) },
+            ],
+            locations: ["operator new(unsigned long)", "leak", "churn;x", "main"]
+                .map(location)
+                .into(),
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn the_leak_is_the_first_row_and_the_first_stack() {
+        let text = render(&example(5e7), Shown::Live, 80);
+        assert!(text.starts_with("service (7): 950.0 MB ±"), "{text}");
+        assert!(
+            text.contains("live heap 500.0 MB: 449.0 MB are from before the profile"),
+            "{text}"
+        );
+        let rows: Vec<&str> = text.lines().skip_while(|it| !it.contains("function")).collect();
+        assert!(rows[1].ends_with(" leak a.c:3"), "{text}");
+        assert!(
+            rows.iter().any(|row| row.split_whitespace().nth(2) == Some("51.0")),
+            "main once: {text}"
+        );
+        assert!(text.contains("blocks, from\n  leak a.c:3\n  main a.c:3\n"), "{text}");
+        let text = render(&example(5e7), Shown::Allocated, 80);
+        assert!(text.lines().nth(4).is_some_and(|row| row.ends_with("churn;x a.c:3")), "{text}");
+    }
+
+    #[test]
+    fn formats_of_other_tools_have_every_stack() {
+        let profile = example(5e7);
+        let text = folded(&profile, Shown::Live);
+        assert_eq!(
+            text,
+            "main;main;churn:x 1000000\nmain;main;leak;operator new(unsigned long) 50000000\n"
+        );
+        let file: Value = serde_json::from_str(&speedscope(&profile)).unwrap();
+        let live = &file["profiles"][0];
+        assert_eq!(
+            (&live["endValue"], live["samples"].as_array().unwrap().len()),
+            (&json!(51e6), 2)
+        );
+        assert!(tree(&profile, Shown::Live, 80).contains("50.0 MB  98.0 %   leak a.c:3"));
+        let page = page(&example(5e7)).unwrap();
+        assert!(page.contains("\"leak a.c:3\"") && !page.contains("://"), "{page}");
+    }
+
+    #[test]
+    fn only_what_is_more_than_noise_has_changed() {
+        let (before, after) = (example(5e7), example(9e7));
+        let found = changes(&before, &after);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].bytes, found[0].frames[0].as_str()), (4e7, "leak"));
+        assert_eq!(changes(&before, &example(5.5e7)).len(), 0);
+        assert!(render_changes(&before, &before, 80).contains("no stack grew"));
+        assert!(render_changes(&before, &after, 80).contains("+40.0 MB ±"));
+    }
+
+    #[test]
+    fn helpers_are_whole_names_or_paths() {
+        for name in
+            ["malloc", "operator new(unsigned long)", "alloc::vec::Vec::push", "hashbrown::raw::x"]
+        {
+            assert!(is_helper(name), "{name}");
+        }
+        for name in ["malloc_pool", "allocate", "corelib", "my::alloc::x"] {
+            assert!(!is_helper(name), "{name}");
+        }
+    }
 }

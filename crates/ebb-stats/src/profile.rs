@@ -142,16 +142,23 @@ pub fn find(memory: &[u8]) -> Option<usize> {
 pub struct Request {
     /// Tells it from the one before.
     pub number: u32,
-    /// The logarithm of the mean interval between samples.
+    /// The logarithm of the mean interval between samples, below 128.
     pub lg_sample: u8,
+    /// What was sampled before is forgotten.
+    pub is_anew: bool,
     /// The profile ends after so many milliseconds without another request; at once for 0.
     pub lease_ms: u32,
 }
 
+/// In the byte of the logarithm.
+const ANEW: u8 = 0x80;
+
 impl Request {
     /// The word: 24 bits of the number are kept.
     pub const fn word(self) -> u64 {
-        (self.number as u64) << 40 | (self.lg_sample as u64) << 32 | self.lease_ms as u64
+        let anew = if self.is_anew { ANEW } else { 0 };
+        let lg = (self.lg_sample & !ANEW) | anew;
+        (self.number as u64) << 40 | (lg as u64) << 32 | self.lease_ms as u64
     }
 
     /// Reads one.
@@ -159,7 +166,8 @@ impl Request {
         let bytes = word.to_le_bytes();
         Self {
             number: u32::from_le_bytes([bytes[5], bytes[6], bytes[7], 0]),
-            lg_sample: bytes[4],
+            lg_sample: bytes[4] & !ANEW,
+            is_anew: bytes[4] & ANEW != 0,
             lease_ms: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
         }
     }

@@ -11,9 +11,10 @@ use crate::exit::{Exit, Failure};
 use crate::look::allocator_of;
 use crate::signals::Ending;
 use crate::terminal;
+use ebb_allocators::Allocator;
 use ebb_inspect::Unreadable;
 use ebb_process::counters::Counters;
-use ebb_process::profile::{EVERY, NoProfile, Profile, Session};
+use ebb_process::profile::{EVERY, Look, NoProfile, Profile, Session};
 use ebb_process::target::{self, Resolved};
 use ebb_process::{NotRead, pprof, whole_file};
 use ebb_report::profile::{self as report, Shown};
@@ -23,6 +24,9 @@ const EXAMPLES: &str = "Examples:
   ebb profile gunicorn --for 10m -o heap.pb.gz   then: go tool pprof -http : heap.pb.gz, or ebb diff of two
   ebb profile 4711 --tree
   ebb profile -- ./service --port 80        start it on ebbmalloc; the profile is from its start to its end, or for --for";
+
+/// Where a program may end at any time it is looked at so often: what it does after the last look is not seen.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The arguments of `ebb profile`.
 #[derive(Debug, clap::Args)]
@@ -122,25 +126,28 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let resolved = target::resolve(&target)?;
     let counters = Counters::default();
     let mut sessions = Vec::new();
-    let mut refused = None;
+    let mut refused = Vec::new();
     for pid in target::processes(&resolved, !args.no_children && resolved.cgroup.is_none()) {
         match begin(args, pid, &counters, started.is_some()) {
             Ok(session) => sessions.push((pid, session)),
-            Err(why) => refused = refused.or(Some((pid, why))),
+            Err(why) => refused.push((pid, why)),
         }
     }
-    if let (true, Some((pid, why))) = (sessions.is_empty(), refused) {
+    if sessions.is_empty() {
+        let gone = (0, NoProfile::Unreadable(Unreadable::Gone));
+        let (pid, why) = refused.into_iter().next().unwrap_or(gone);
         return Err(failure(args, &resolved, pid, why));
     }
     let until = match (args.time, &started) {
         (None, Some(_)) => None,
         (time, _) => Some(Instant::now() + time.unwrap_or(Duration::from_secs(60))),
     };
-    let found = follow(&mut sessions, until, &ending, &mut started, &counters);
+    let found = follow(&mut sessions, until, &ending, started, &counters);
     for (_, session) in sessions {
         session.end();
     }
-    let profile = found.map_err(|(pid, why)| failure(args, &resolved, pid, why))?;
+    let mut profile = found.map_err(|(pid, why)| failure(args, &resolved, pid, why))?;
+    profile.notes.extend(refused.iter().map(|(pid, why)| format!("without process {pid}: {why}")));
     if let Some(output) = &args.output {
         write(&profile, output, args.shown())?;
     }
@@ -191,70 +198,67 @@ fn follow(
     sessions: &mut [(i32, Session)],
     until: Option<Instant>,
     ending: &Ending,
-    started: &mut Option<Started>,
+    mut started: Option<Started>,
     counters: &Counters,
 ) -> Result<Profile, (i32, NoProfile)> {
     let mut last = None;
-    loop {
-        let now = Instant::now();
-        let next = until.map_or(now + EVERY, |until| until.min(now + EVERY));
-        // A program may end at any time: the newest reading is kept.
-        let step = if started.is_some() { now + Duration::from_millis(200) } else { next };
-        let goes_on = ending.sleep_until(step.min(next));
-        let is_over = until.is_some_and(|until| Instant::now() >= until) || !goes_on;
-        if !is_over && started.is_none() {
-            let mut alive = sessions.len();
-            for (_, session) in sessions.iter_mut() {
-                alive -= usize::from(session.renew().is_err());
-            }
-            if alive > 0 {
-                continue;
-            }
+    let mut has_ended = false;
+    let mut is_over = false;
+    let mut renewed = Instant::now();
+    while !is_over && !has_ended {
+        // A program that we started may end at any time: the newest look is kept.
+        let step = if started.is_some() { LOOK_EVERY } else { EVERY };
+        let next = Instant::now() + step;
+        let next = until.map_or(next, |until| until.min(next));
+        is_over = !ending.sleep_until(next) || until.is_some_and(|until| Instant::now() >= until);
+        has_ended = started.as_mut().is_some_and(|it| matches!(it.0.try_wait(), Ok(Some(_))));
+        if renewed.elapsed() >= EVERY && !is_over {
+            renewed = Instant::now();
+            let alive = sessions.iter_mut().filter_map(|(_, session)| session.renew().ok()).count();
+            has_ended |= alive == 0;
         }
-        let has_ended = started.as_mut().is_some_and(|it| matches!(it.0.try_wait(), Ok(Some(_))));
-        if !has_ended {
-            match read(sessions, counters) {
-                Ok(profile) => last = Some(profile),
-                Err(error) if is_over || started.is_none() => return last.ok_or(error),
+        if !has_ended && (started.is_some() || is_over) {
+            match looks(sessions) {
+                Ok(looks) => last = Some(looks),
+                Err(error) if is_over => return last.map(named).ok_or(error),
                 Err(_) => {}
             }
         }
-        if is_over || has_ended || started.is_none() {
-            let pid = sessions.first().map_or(0, |(pid, _)| *pid);
-            return last.ok_or((pid, NoProfile::Unreadable(Unreadable::Gone)));
-        }
-        for (_, session) in sessions.iter_mut() {
-            let _ = session.renew();
-        }
     }
+    let gone = (sessions.first().map_or(0, |it| it.0), NoProfile::Unreadable(Unreadable::Gone));
+    let mut profile = named(last.ok_or(gone)?);
+    if !has_ended {
+        let heaps = sessions.iter().map(|(pid, _)| heap(*pid, counters));
+        profile.heap = heaps.sum();
+    }
+    Ok(profile)
 }
 
-/// The profile of all processes that can be read.
-fn read(sessions: &[(i32, Session)], counters: &Counters) -> Result<Profile, (i32, NoProfile)> {
-    let mut all: Option<Profile> = None;
-    let mut refused = None;
+/// The profiles of all processes that can be read, without names.
+fn looks(sessions: &[(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
+    let (mut looks, mut refused) = (Vec::new(), None);
     for (pid, session) in sessions {
-        let name = procfs::process::Process::new(*pid).and_then(|it| it.stat());
-        let name = name.map_or_else(|_| "process".to_owned(), |it| it.comm);
-        match session.read(&format!("{name} ({pid})")) {
-            Ok(mut profile) => {
-                profile.heap = heap(*pid, counters);
-                all = Some(match all {
-                    Some(all) => all.merge(profile),
-                    None => profile,
-                });
-            }
+        match session.look() {
+            Ok(look) => looks.push(look),
             Err(why) => refused = refused.or(Some((*pid, why))),
         }
     }
-    let gone = || (0, NoProfile::Unreadable(Unreadable::Gone));
-    all.ok_or_else(|| refused.unwrap_or_else(gone))
+    match refused {
+        Some(refused) if looks.is_empty() => Err(refused),
+        _ => Ok(looks),
+    }
 }
 
-/// Live bytes of the heap.
+/// All of them together.
+fn named(looks: Vec<Look>) -> Profile {
+    looks.into_iter().map(Look::named).reduce(Profile::merge).unwrap_or_default()
+}
+
+/// Bytes of live blocks in the heap.
 fn heap(pid: i32, counters: &Counters) -> Option<u64> {
-    let heap = ebb_process::heap::read(pid, Some("ebbmalloc"), None, counters).ok()?;
-    Some(heap.live)
+    let name = Allocator::Ebbmalloc.name();
+    let heap = ebb_process::heap::read(pid, Some(name), None, counters).ok()?;
+    Some(heap.breakdown.live.bytes)
 }
 
 /// Why there is no profile of the target, and what to do.

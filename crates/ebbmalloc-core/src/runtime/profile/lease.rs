@@ -97,7 +97,9 @@ fn take(request: Request, own: Option<&Cache>) {
         0 => end(own),
         lease => {
             let now = HEAP.os.now_ms();
-            if UNTIL_MS.swap(now + lease, Ordering::Relaxed) == 0 {
+            // One that nobody has ended yet is over as well when its time is.
+            let until = UNTIL_MS.swap(now + lease, Ordering::Relaxed);
+            if now >= until || request.is_anew {
                 begin(request, now, own);
             }
         }
