@@ -389,7 +389,10 @@ fn with(dependence: LoadDependence) -> &'static str {
 /// The command that finds who allocates.
 pub(super) fn find_the_stack(snapshot: &Snapshot) -> String {
     let pid = next::first_pid(snapshot);
+    let allocator = snapshot.processes.first().and_then(|first| first.allocator.name.as_deref());
+    let is_ours = allocator == Some(Allocator::Ebbmalloc.name());
     match snapshot.runtime() {
+        None if is_ours => format!("ebb profile {}", next::quoted(snapshot)),
         Some(Runtime::Cpython) => format!("memray attach {pid}"),
         Some(Runtime::V8) => {
             format!("kill -USR1 {pid}   # then chrome://inspect, Memory, two heap snapshots")

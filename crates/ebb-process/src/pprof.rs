@@ -249,7 +249,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, NoPprof> {
     parse(bytes).ok_or(NoPprof::Format)?.build()
 }
 
-/// The parts of a file as they come.
+/// The parts of a file in its order.
 #[derive(Default)]
 struct Parts<'a> {
     types: Vec<u64>,

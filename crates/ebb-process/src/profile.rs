@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ebb_inspect::ebbmalloc::profile as inside;
 use ebb_inspect::{Target, Unreadable};
-use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, OBJECT, Request, State};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, MOST_STACKS, OBJECT, Request, State};
 
 use super::counters::Counters;
 use super::symbols::{Line, Symbols};
@@ -283,6 +283,11 @@ impl Look {
         if read.torn > 0 {
             let note =
                 format!("{} of 4096 parts of the table changed too fast to be read", read.torn);
+            profile.notes.push(note);
+        }
+        if !by_settings && read.stacks.len() >= MOST_STACKS {
+            let note =
+                format!("the table of {MOST_STACKS} stacks is full: further stacks are missing");
             profile.notes.push(note);
         }
         let mut known = HashMap::new();

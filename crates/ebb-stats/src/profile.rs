@@ -29,6 +29,9 @@ pub const STACK_WORDS: usize = 4;
 pub const TALLY_WORDS: usize = 8;
 /// Return addresses of a stack at most.
 pub const DEPTH: usize = 128;
+/// Stacks of a profile that a tool asked for: 16 MiB where all of them are as deep as can be, 5 MiB where they are usual.
+/// More are not sampled.
+pub const MOST_STACKS: usize = 1 << 14;
 /// One object.
 pub const OBJECT: u64 = 256;
 

@@ -112,6 +112,10 @@ fn growth_has_a_verdict_a_sentence_and_a_next_step() {
     ] {
         check(name, &of(points, last(None)), kind, words, next);
     }
+    let mut ours = last(None);
+    ours.snapshot.processes[0].allocator.name = Some("ebbmalloc".into());
+    let growth = of(looks(1.0, |at| 50.0 + at), ours);
+    check("a leak on ebbmalloc", &growth, LiveHeapGrows, "", "ebb profile 7");
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl Profile {
         self.table.lock(os).accumulates = accumulates;
     }
 
+    /// How many stacks are kept at most.
+    pub fn set_most_stacks<O: Os>(&self, os: &O, most: usize) {
+        self.table.lock(os).most_stacks = most;
+    }
+
     /// `prof_accum`.
     pub fn accumulates<O: Os>(&self, os: &O) -> bool {
         self.table.lock(os).accumulates
@@ -75,7 +80,7 @@ impl Profile {
         table.add_thread(store.os, store.metadata)
     }
 
-    /// The record for threads that have none of their own: where all are told together. `None` without memory.
+    /// The one record for threads that have none of their own. `None` without memory.
     pub fn everyone<O: Os>(&self, store: &Store<O>) -> Option<NonNull<Thread>> {
         self.table.lock(store.os).everyone(store.os, store.metadata)
     }

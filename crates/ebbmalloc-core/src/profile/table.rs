@@ -29,6 +29,9 @@ pub struct Table {
     epoch: u64,
     /// `prof_accum`: sums of what was freed are kept.
     pub accumulates: bool,
+    /// Stacks are kept up to so many; what else is sampled is in no sum.
+    pub most_stacks: usize,
+    stacks: usize,
 }
 
 // SAFETY: the pointers lead to memory that only the holder of the lock touches.
@@ -43,6 +46,8 @@ impl Table {
         everyone: null_mut(),
         epoch: 0,
         accumulates: false,
+        most_stacks: usize::MAX,
+        stacks: 0,
     };
 
     /// A record for a thread that is sampled for the first time.
@@ -236,6 +241,7 @@ impl Table {
     pub fn abandon(&mut self) {
         self.epoch += 1;
         self.buckets = null_mut();
+        self.stacks = 0;
     }
 
     /// The stack with these addresses, made if there is none.
@@ -259,11 +265,15 @@ impl Table {
                 }
                 at = (*at).next;
             }
+            if self.stacks >= self.most_stacks {
+                return None;
+            }
             let bytes = Stack::bytes(frames.len());
             let stack = metadata.allocate(os, bytes, Wait::Yes)?.cast::<Stack>().as_ptr();
             stack.write(Stack { next: *bucket, hash, depth: frames.len(), tallies: null_mut() });
             Stack::first_frame(stack).copy_from_nonoverlapping(frames.as_ptr(), frames.len());
             *bucket = stack;
+            self.stacks += 1;
             Some(stack)
         }
     }
@@ -352,6 +362,7 @@ impl Table {
                 link = &raw mut (**link).next;
             }
             *link = (*stack).next;
+            self.stacks -= 1;
             if let Some(piece) = NonNull::new(stack.cast()) {
                 metadata.free(os, piece, Stack::bytes((*stack).depth), false);
             }

@@ -16,7 +16,7 @@ use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, Request, Switch};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, MOST_STACKS, Request, Switch};
 
 /// Freed memory that is worth a thread, or a tick without a pause after it: the usual [`attention`].
 pub(crate) const START_BYTES: usize = 2 << 20;
@@ -66,14 +66,15 @@ pub(crate) fn look(own: Option<&Cache>) {
     let taken = TAKEN.load(Ordering::Relaxed);
     let order = Ordering::Relaxed;
     if asked != taken && TAKEN.compare_exchange(taken, asked, order, order).is_ok() {
-        take(Request::from_word(asked), own);
-        SWITCH.answered.store(asked, Ordering::Release);
+        if take(Request::from_word(asked), own) {
+            SWITCH.answered.store(asked, Ordering::Release);
+        }
     } else if is_over() {
         end(own);
     }
 }
 
-/// In a thread that may wait: ends the profile if its time is over.
+/// In a thread that may wait, and is not inside: ends the profile if its time is over.
 pub(crate) fn end_if_over() {
     if is_over() && !HEAP.os.is_borrower() {
         visit_cache(end);
@@ -85,30 +86,34 @@ fn is_over() -> bool {
     until != 0 && HEAP.os.now_ms() >= until
 }
 
-fn take(request: Request, own: Option<&Cache>) {
+/// False where it cannot be followed.
+fn take(request: Request, own: Option<&Cache>) -> bool {
     if settings::is_on() {
         let accumulates = if HEAP.parts.profile.accumulates(&HEAP.os) { ACCUMULATES } else { 0 };
-        return publish(BY_SETTINGS | accumulates);
+        publish(BY_SETTINGS | accumulates);
+        return true;
     }
     if HEAP.os.is_confined() {
-        return;
+        return false;
     }
     match u64::from(request.lease_ms).min(MOST_LEASE_MS) {
         0 => end(own),
         lease => {
             let now = HEAP.os.now_ms();
-            // One that nobody has ended yet is over as well when its time is.
+            // A profile whose time is over has ended, also where no thread has seen it.
             let until = UNTIL_MS.swap(now + lease, Ordering::Relaxed);
-            if now >= until || request.is_anew {
+            if now >= until || request.is_anew || !settings::is_active() {
                 begin(request, now, own);
             }
         }
     }
+    true
 }
 
 fn begin(request: Request, now: u64, own: Option<&Cache>) {
     HEAP.parts.profile.reset(&HEAP.store());
     HEAP.parts.profile.set_accumulates(&HEAP.os, true);
+    HEAP.parts.profile.set_most_stacks(&HEAP.os, MOST_STACKS);
     settings::begin_for_tool(request.lg_sample.into());
     set_active(true, own);
     SWITCH.began_ms.store(now, Ordering::Relaxed);

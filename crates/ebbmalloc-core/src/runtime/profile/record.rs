@@ -21,7 +21,7 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
     }
     let weight = Weight::of(bytes, lg);
     // A signal handler that interrupted a request is not sampled: it may wait for nothing.
-    thread::set_apart(|| {
+    let sampled = thread::set_apart(|| {
         let mut frames = [0; DEPTH];
         let most = DEPTH.min(usize_of(in_force::number(Id::ProfBtMax)));
         let depth = hooks::walk(&mut frames[..most]);
@@ -40,7 +40,9 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
     });
     // What was allocated since the last sample, on average.
     dumps::after_allocations(weight.bytes);
-    lease::end_if_over();
+    if sampled.is_some() {
+        lease::end_if_over();
+    }
 }
 
 /// The record that the thread's samples go to. A profile that a tool asked for has one for all: threads that come and
