@@ -249,13 +249,16 @@ pub fn read(bytes: &[u8]) -> Result<Profile, NoPprof> {
     parse(bytes).ok_or(NoPprof::Format)?.build()
 }
 
+/// A location: numbers of its mapping and its address; of each line the function's number, and the line.
+type Place = (u64, u64, Vec<(u64, u64)>);
+
 /// The parts of a file in its order.
 #[derive(Default)]
 struct Parts<'a> {
     types: Vec<u64>,
     samples: Vec<(Vec<u64>, Vec<u64>)>,
     modules: HashMap<u64, [u64; 16]>,
-    locations: HashMap<u64, (u64, u64, Vec<(u64, u64)>)>,
+    locations: HashMap<u64, Place>,
     functions: HashMap<u64, (u64, u64)>,
     strings: Vec<&'a [u8]>,
     duration_ns: u64,

@@ -291,7 +291,7 @@ fn symbols<'data>(object: &impl Object<'data>) -> Vec<Symbol> {
         .map(|it| symbol(&it))
         .chain(object.dynamic_symbols().map(|it| symbol(&it)));
     let mut symbols: Vec<Symbol> = all.flatten().collect();
-    symbols.sort_by(|a, b| (a.start, a.end).cmp(&(b.start, b.end)));
+    symbols.sort_by_key(|it| (it.start, it.end));
     symbols
 }
 
