@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
+use ebb_allocators::Allocator;
 use ebb_process::profile::{Profile, Stack, Sum};
 use ebb_process::symbols::Line;
 use serde_json::{Value, json};
@@ -51,7 +52,7 @@ impl Shown {
 }
 
 /// Functions that allocate for their callers, whose own code says nothing.
-const HELPERS: [&str; 32] = [
+const HELPERS: [&str; 30] = [
     "malloc",
     "calloc",
     "realloc",
@@ -81,15 +82,18 @@ const HELPERS: [&str; 32] = [
     "std::__cxx11::basic_string",
     "hashbrown::",
     "<hashbrown::",
-    "ebbmalloc",
-    "<ebbmalloc",
     "core::",
 ];
 
 fn is_helper(function: &str) -> bool {
     // A method of another type by a trait of the library.
     let is_of_library = |name| function.starts_with('<') && function.contains(name);
-    if is_of_library(" as alloc::") || is_of_library(" as core::") {
+    // The allocator itself, where it is linked in.
+    let own = Allocator::Ebbmalloc.name();
+    if is_of_library(" as alloc::")
+        || is_of_library(" as core::")
+        || function.trim_start_matches('<').starts_with(own)
+    {
         return true;
     }
     HELPERS.iter().any(|name| {
