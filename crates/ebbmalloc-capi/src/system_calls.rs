@@ -16,7 +16,7 @@ use crate::errno::fail;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     if Linux::wants_huge_pages(advice) {
-        runtime::wants_huge_pages(start as usize);
+        runtime::wants_huge_pages(start as usize, bytes);
     }
     // SAFETY: the program does not rely on what the advice throws away (fn contract).
     status(unsafe { KERNEL.madvise(start as usize, bytes, advice) }.map(|()| 0))

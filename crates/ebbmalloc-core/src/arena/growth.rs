@@ -3,6 +3,7 @@
 
 use super::Arena;
 use super::extents::Extents;
+use super::huge_pages::HUGE_PAGE;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
 use super::large::{LargeBlock, forget_abandoned};
 use crate::base::exact::{u32_of, usize_of};
@@ -41,9 +42,14 @@ impl Arena {
         let new = self
             .allocate_to_grow(os, size, tick)
             .or_else(|| self.allocate_large(os, size, 1, tick, Wait::Yes))?;
+        // SAFETY: the old block is live until it is freed below.
+        unsafe { self.end_huge_pages(os, head, 0) };
+        // A huge page that moves to where none fits stays whole, in pieces that lie apart.
+        let huge = self.may_be_huge(old_start, old_bytes);
+        let fits = !huge || (old_start ^ new.start) % HUGE_PAGE == 0;
         // Pages moved to where pages are would throw those away, to be faulted in again elsewhere; of a very long block
         // it is not known whether there are any.
-        let by_pages = (new.zero && old_bytes >= MOVE_PAGES_FROM || old_bytes >= ALWAYS_MOVED_FROM)
+        let by_pages = fits && (new.zero && old_bytes >= MOVE_PAGES_FROM || old_bytes >= ALWAYS_MOVED_FROM)
             // SAFETY: both blocks are ours: the old one is the caller's (fn contract), the new one was just made.
             && unsafe { os.move_pages(old_start, new.start, old_bytes) }.is_ok();
         if !by_pages {
@@ -56,8 +62,9 @@ impl Arena {
                 );
             }
         }
-        // SAFETY: the old block is live until it is freed below.
-        unsafe { self.end_huge_pages(os, head, 0) };
+        if by_pages && huge {
+            self.mark(os, new.start, new.start + old_bytes);
+        }
         let mut extents = self.lock(os);
         // SAFETY: the lock is held; the old block is live until here.
         unsafe {

@@ -43,7 +43,7 @@ impl Arena {
         }
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
         let mut extents = self.lock_if(os, wait)?;
-        let head = extents.allocate(os, granules_for(bytes), granules_for(align))?;
+        let head = extents.allocate_for_large(os, bytes, granules_for(align))?;
         // SAFETY: the extent is ours alone.
         Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
     }
@@ -70,6 +70,7 @@ impl Arena {
             extents.large_blocks += 1;
             extents.large_counts.made(bytes);
             (*head).touched = 0;
+            (*head).free = 0;
             LargeBlock { start: (*head).base, zero: (*head).fill == Fill::Clean }
         }
     }
@@ -136,12 +137,12 @@ impl Arena {
             if bytes < least {
                 return None;
             }
+            self.end_huge_pages(os, head, 0);
             // The tail goes too: it may be resident.
             let run = PageRun { start: address, bytes: (*head).len as usize * GRANULE };
-            if os.discard(&[run]).refused_bytes > 0 {
+            if self.discard(os, &[run]).refused_bytes > 0 {
                 return None;
             }
-            self.end_huge_pages(os, head, 0);
             let mut extents = self.lock(os);
             extents.large_bytes -= bytes;
             extents.large_blocks -= 1;

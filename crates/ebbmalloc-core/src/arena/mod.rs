@@ -19,7 +19,7 @@ use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::sync::{AtomicUsize as LoomUsize, initialiser};
 use crate::os::Os;
 use crate::size::GRANULE;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use extents::{Extents, REGIONS};
 use granule::{Fill, Granule, Kind};
 
@@ -50,8 +50,7 @@ pub struct Arena {
     /// How much of that is reason to look at limits, less [`GROWTH_STEP`]: zero at the start. Written by the thread
     /// that looks; relaxed.
     growth_mark: AtomicUsize,
-    /// See `huge_pages`.
-    huge_pages: AtomicBool,
+    huge: huge_pages::HugePages,
 }
 
 impl Arena {
@@ -64,7 +63,7 @@ impl Arena {
                 freed_bytes: LoomUsize::new(0),
                 fresh_bytes: AtomicUsize::new(0),
                 growth_mark: AtomicUsize::new(0),
-                huge_pages: AtomicBool::new(false),
+                huge: huge_pages::HugePages::NONE,
             }
         }
     }

@@ -132,7 +132,7 @@ impl Arena {
                 let run_count = unsafe { runs_of(leaving, os.page_bytes(), &mut runs) };
                 assert_none_held();
                 // SAFETY: the runs were taken out of every list under the lock: no other thread uses them.
-                let discarded = unsafe { os.discard(&runs[..run_count]) };
+                let discarded = unsafe { self.discard(os, &runs[..run_count]) };
                 total.returned_bytes += discarded.returned_bytes;
                 total.refused_bytes += discarded.refused_bytes;
                 total.calls += 1;

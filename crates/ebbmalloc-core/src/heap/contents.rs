@@ -13,7 +13,7 @@ impl<O: Os> Heap<O> {
     /// A block that reads as zero.
     pub fn allocate_zeroed(&self, access: Access, size: usize) -> *mut u8 {
         if size > SMALL_MAX {
-            let (block, zero) = self.allocate_large(access, size, 1);
+            let (block, zero) = self.allocate_large_as(access, size, 1, true);
             if !zero && !block.is_null() {
                 // SAFETY: the block is ours and at least `size` bytes long.
                 unsafe { self.zero(block, size) };
@@ -44,7 +44,7 @@ impl<O: Os> Heap<O> {
             start.write_bytes(0, before);
             start.add(before + inner).write_bytes(0, bytes - before - inner);
             let run = PageRun { start: start as usize + before, bytes: inner };
-            if self.os.discard(&[run]).refused_bytes > 0 {
+            if self.arena.discard(&self.os, &[run]).refused_bytes > 0 {
                 start.add(before).write_bytes(0, inner);
             }
         }

@@ -90,6 +90,17 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         size: usize,
         align: usize,
     ) -> (*mut u8, bool) {
+        self.allocate_large_as(access, size, align, false)
+    }
+
+    /// The same; `zeroed` says that it is made to read as zero.
+    pub(super) fn allocate_large_as(
+        &self,
+        access: Access,
+        size: usize,
+        align: usize,
+        zeroed: bool,
+    ) -> (*mut u8, bool) {
         if let Some(block) = P::large_at_home(self, access, size, align) {
             return block;
         }
@@ -112,6 +123,15 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             self.relieve(access.own());
             made = self.arena.allocate_large(&self.os, size, align, self.now(), Wait::Yes);
         }
-        made.map_or((null_mut(), false), |block| (block.start as *mut u8, block.zero))
+        let Some(block) = made else {
+            return (null_mut(), false);
+        };
+        if block.zero
+            && let Some(head) = self.arena.granule_of(block.start)
+        {
+            // SAFETY: the block was made just now.
+            unsafe { self.arena.ask_for_huge_pages(&self.os, head, zeroed) };
+        }
+        (block.start as *mut u8, block.zero)
     }
 }

@@ -124,9 +124,9 @@ impl<O: Os> Heap<O> {
     }
 
     /// The program asks for huge pages at `address`, which may be anywhere: in a block, they go with it.
-    pub fn note_huge_pages(&self, address: usize) {
+    pub fn note_huge_pages(&self, address: usize, bytes: usize) {
         if self.arena.granule_of(address).is_some() {
-            self.arena.note_huge_pages();
+            self.arena.note_huge_pages(&self.os, address, bytes);
         }
     }
 
@@ -210,11 +210,17 @@ impl<O: Os> Heap<O> {
             unsafe {
                 self.forget_sample(granule, Wait::Yes);
                 if self.arena.resize_large(&self.os, granule, size, self.now()) {
+                    if size > old {
+                        self.arena.ask_for_huge_pages(&self.os, granule, false);
+                    }
                     return block;
                 }
                 if size > old
                     && let Some(moved) = self.arena.move_large(&self.os, granule, size, self.now())
                 {
+                    if let Some(head) = self.arena.granule_of(moved) {
+                        self.arena.ask_for_huge_pages(&self.os, head, false);
+                    }
                     return moved as *mut u8;
                 }
             }

@@ -134,6 +134,25 @@ pub unsafe trait Os: Sync {
     /// leave that to the kernel, or want them. Best effort: a kernel without them knows no such call.
     fn settle_huge_pages(&self, start: usize, bytes: usize);
 
+    /// Whether [`Os::ask_for_huge_pages`] may be called.
+    fn asks_for_huge_pages(&self) -> bool {
+        false
+    }
+
+    /// Asks for huge pages when a range of the heap is first touched, until [`Os::settle_huge_pages`]. False if the
+    /// kernel refuses.
+    fn ask_for_huge_pages(&self, _start: usize, _bytes: usize) -> bool {
+        false
+    }
+
+    /// Makes small pages of the huge page that this page lies in, if it lies in one. Its contents stay.
+    fn split_huge_page(&self, _page: usize) {}
+
+    /// Whether this page is resident.
+    fn is_resident(&self, _page: usize) -> bool {
+        true
+    }
+
     /// [`Os::settle_huge_pages`] for memory of the allocator's own, which has a setting of its own.
     fn settle_huge_metadata(&self, start: usize, bytes: usize);
 

@@ -64,8 +64,8 @@ pub fn note_cpython(is_single_threaded: bool) {
 }
 
 /// The program asks for huge pages at `address`, wherever that is: in the heap, the wish ends with the block.
-pub fn wants_huge_pages(address: usize) {
-    HEAP.note_huge_pages(address);
+pub fn wants_huge_pages(address: usize, bytes: usize) {
+    HEAP.note_huge_pages(address, bytes);
 }
 
 /// Hands a text to the program's `malloc_message`, or writes it to standard error.

@@ -125,7 +125,8 @@ fn apply(options: &Options<'_>) {
         match options.number(Id::Thp) {
             0 => HugePages::Left,
             1 => HugePages::Wanted,
-            _ => HugePages::Refused,
+            2 => HugePages::Refused,
+            _ => HugePages::Asked,
         },
         match options.number(Id::MetadataThp) {
             0 => HugePages::Refused,

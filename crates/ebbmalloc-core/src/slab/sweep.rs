@@ -112,7 +112,7 @@ impl<'a, O: Os> Sweep<'a, O> {
         }
         assert_none_held();
         // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
-        let discarded = unsafe { self.supply.os.discard(&self.runs[..self.run_count]) };
+        let discarded = unsafe { self.supply.arena.discard(self.supply.os, &self.runs[..self.run_count]) };
         self.total.calls += 1;
         let refused = discarded.refused_bytes > 0;
         let unclear = refused && self.slab_count > 1;
@@ -133,7 +133,7 @@ impl<'a, O: Os> Sweep<'a, O> {
                 for (locked, &(_, slab)) in locked.iter_mut().zip(now) {
                     // SAFETY: the pages of `slab` are marked as leaving, so no refill gets a slot on them, and this
                     // sweep alone unmarks them.
-                    let alone = unsafe { discard_leaving(self.supply.os, slab, shape) };
+                    let alone = unsafe { discard_leaving(self.supply, slab, shape) };
                     self.total.returned_bytes += alone.returned_bytes;
                     self.total.refused_bytes += alone.refused_bytes;
                     self.total.calls += 1;
@@ -157,12 +157,12 @@ impl<'a, O: Os> Sweep<'a, O> {
 ///
 /// # Safety
 /// They are marked as leaving, and no other thread unmarks them.
-unsafe fn discard_leaving<O: Os>(os: &O, slab: Slab, shape: Shape) -> Discarded {
+unsafe fn discard_leaving<O: Os>(supply: &Supply<O>, slab: Slab, shape: Shape) -> Discarded {
     let mut runs = [PageRun { start: 0, bytes: 0 }; RUNS_OF_SLAB];
     // SAFETY: the pages are leaving (fn contract), so no thread uses them; a slab with leaving pages stays a slab.
     unsafe {
         let count = runs_of(slab, shape, (*slab.0).leaving, &mut runs);
-        os.discard(&runs[..count])
+        supply.arena.discard(supply.os, &runs[..count])
     }
 }
 

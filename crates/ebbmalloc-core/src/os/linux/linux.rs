@@ -15,6 +15,8 @@ pub enum HugePages {
     Left,
     /// To make them.
     Wanted,
+    /// Not to make them, but for what asks for them.
+    Asked,
 }
 
 /// The running kernel. All state is interior, so that one `static` serves every thread.

@@ -119,7 +119,7 @@ impl Linux {
 
 /// [`Os::settle_huge_pages`], by the number of a [`HugePages`].
 pub fn settle_huge_pages(setting: u8, start: usize, bytes: usize) {
-    let advice = if setting == HugePages::Refused as u8 {
+    let advice = if setting == HugePages::Refused as u8 || setting == HugePages::Asked as u8 {
         MADV_NOHUGEPAGE
     } else if setting == HugePages::Wanted as u8 {
         MADV_HUGEPAGE
@@ -128,6 +128,27 @@ pub fn settle_huge_pages(setting: u8, start: usize, bytes: usize) {
     };
     // SAFETY: the advice has no effect on the contents of memory.
     let _ = unsafe { call(nr::MADVISE, [start, bytes, advice]) };
+}
+
+/// [`Os::ask_for_huge_pages`].
+pub fn ask_for_huge_pages(start: usize, bytes: usize) -> bool {
+    // SAFETY: the advice has no effect on the contents of memory.
+    unsafe { call(nr::MADVISE, [start, bytes, MADV_HUGEPAGE]) }.is_ok()
+}
+
+/// [`Os::split_huge_page`]: the kernel splits a huge page of which only a part gets the advice.
+pub fn split_huge_page(page: usize, page_bytes: usize) {
+    const MADV_COLD: usize = 20;
+    // SAFETY: the advice has no effect on the contents of memory.
+    let _ = unsafe { call(nr::MADVISE, [page, page_bytes, MADV_COLD]) };
+}
+
+/// [`Os::is_resident`].
+pub fn is_resident(page: usize) -> bool {
+    let mut found = 0u8;
+    // SAFETY: one byte for one page.
+    let asked = unsafe { call(nr::MINCORE, [page, 1, &raw mut found as usize]) };
+    asked.is_ok() && found & 1 != 0
 }
 
 /// Names the range in /proc/PID/maps; best effort, kernels before 5.17 know no names.

@@ -123,6 +123,24 @@ unsafe impl Os for Linux {
         memory::settle_huge_pages(self.huge_pages.load(Ordering::Relaxed), start, bytes);
     }
 
+    fn asks_for_huge_pages(&self) -> bool {
+        self.huge_pages.load(Ordering::Relaxed) == HugePages::Asked as u8
+            && self.page_bytes() == 4096
+            && !self.is_confined()
+    }
+
+    fn ask_for_huge_pages(&self, start: usize, bytes: usize) -> bool {
+        memory::ask_for_huge_pages(start, bytes)
+    }
+
+    fn split_huge_page(&self, page: usize) {
+        memory::split_huge_page(page, self.page_bytes());
+    }
+
+    fn is_resident(&self, page: usize) -> bool {
+        memory::is_resident(page)
+    }
+
     fn settle_huge_metadata(&self, start: usize, bytes: usize) {
         memory::settle_huge_pages(self.huge_metadata.load(Ordering::Relaxed), start, bytes);
     }

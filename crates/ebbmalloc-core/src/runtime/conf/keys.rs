@@ -156,7 +156,7 @@ keys! {
     TcacheGcDelayBytes "tcache_gc_delay_bytes" number(Size, 0, MANY), 0, NoCounterpart;
     LgTcacheFlushSmallDiv "lg_tcache_flush_small_div" clipped(Unsigned, 1, 16), 1, NoCounterpart;
     LgTcacheFlushLargeDiv "lg_tcache_flush_large_div" clipped(Unsigned, 1, 16), 1, NoCounterpart;
-    Thp "thp" Choice(&[c"default", c"always", c"never"]), 2, Acts;
+    Thp "thp" Choice(&[c"default", c"always", c"never", c"auto"]), 3, Acts;
     MetadataThp "metadata_thp" Choice(&[c"disabled", c"auto", c"always"]), 0, Acts;
     LgExtentMaxActiveFit "lg_extent_max_active_fit" number(Size, 0, 64), 6, NoCounterpart;
     MutexMaxSpin "mutex_max_spin" number(I64, -1, MANY), 100, NoCounterpart;

@@ -36,6 +36,7 @@ pub mod nr {
     pub const CLONE: usize = 220;
     pub const MMAP: usize = 222;
     pub const MPROTECT: usize = 226;
+    pub const MINCORE: usize = 232;
     pub const MADVISE: usize = 233;
     pub const PRLIMIT64: usize = 261;
     pub const SETNS: usize = 268;
