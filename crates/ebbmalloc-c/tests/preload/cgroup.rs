@@ -173,6 +173,20 @@ fn looks_of_the_purger_take_no_descriptor() {
     }
 }
 
+/// Huge pages are charged as a whole until they are split.
+#[test]
+fn what_is_returned_is_no_longer_charged() {
+    for (conf, pages) in [("", "huge"), ("thp:never", "small")] {
+        let Some(cgroup) = Cgroup::new(Limit::Memory("2G")) else {
+            return;
+        };
+        let files = ["memory.usage_in_bytes", "memory.current"].map(|file| cgroup.0.join(file));
+        let usage = files.into_iter().find(|file| file.exists()).unwrap();
+        let run = Run::program("returns charge").env("EBB_CONF", conf).arg(usage).arg(pages);
+        cgroup.run(run).run().passed();
+    }
+}
+
 #[test]
 fn a_program_that_only_grows_publishes_its_growth() {
     let scratch = Scratch::new();

@@ -180,4 +180,45 @@ static void growing(void) {
     CHECK(published_live(path) + 5 * MIB > live + 32 * MIB);
 }
 
-CASES(CASE(burst), CASE(held), CASE(two_bursts), CASE(near_limit), CASE(growing))
+/* What is returned from inside of huge pages is no longer charged to the cgroup, whose usage is in the file that the first
+ * argument names. The second says whether the block and the slabs are to have huge pages: "huge", if the kernel gives
+ * them, or "small". */
+static size_t number_in(const char *path, const char *key) {
+    char text[4096];
+    read_text(path, text, sizeof text);
+    const char *at = strstr(text, key);
+    CHECK(at != NULL);
+    return strtoul(at + strlen(key), NULL, 10);
+}
+
+static void charge(void) {
+    enum { SLOTS = 4 << 20, SLOT = 48, KEPT = 8192 };
+    void **slot = pointers(SLOTS);
+    memset(slot, 1, SLOTS * sizeof *slot);
+    free(malloc(100));
+    size_t base = number_in(arguments[1], ""), start = resident_bytes();
+    char *block = MUST(malloc(128 * MIB));
+    memset(block, 1, 128 * MIB);
+    take(slot, SLOTS, SLOT, 1);
+    size_t huge = number_in("/proc/self/smaps_rollup", "AnonHugePages:") >> 10;
+    printf("%zu MiB in huge pages\n", huge);
+    CHECK(strcmp(arguments[2], "small") != 0 || huge == 0);
+    block = MUST(realloc(block, 65 * MIB));
+    for (size_t i = 0; i < SLOTS; i++)
+        if (i % KEPT != 0) free(slot[i]);
+    /* 65 MiB, a page for each slot that is kept, page tables. */
+    const size_t most = 65 * MIB + SLOTS / KEPT * 4096 + 4 * MIB;
+    double end = now_seconds() + 20;
+    size_t resident, charged;
+    do {
+        sleep_ms(100);
+        resident = resident_bytes() - start;
+        charged = number_in(arguments[1], "") - base;
+    } while ((resident > most || charged > most) && now_seconds() < end);
+    printf("resident %zu, charged %zu, at most %zu KiB\n", resident >> 10, charged >> 10, most >> 10);
+    fflush(stdout);
+    CHECK(resident <= most && charged <= most);
+    free(block);
+}
+
+CASES(CASE(burst), CASE(held), CASE(two_bursts), CASE(near_limit), CASE(growing), CASE(charge))

@@ -3,8 +3,8 @@
 
 use super::Arena;
 use super::extents::Extents;
-use super::huge_pages::HUGE_PAGE;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
+use super::huge_pages::HUGE_PAGE;
 use super::large::{LargeBlock, forget_abandoned};
 use crate::base::exact::{u32_of, usize_of};
 use crate::base::lock::Wait;

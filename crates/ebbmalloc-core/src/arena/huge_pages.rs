@@ -172,17 +172,32 @@ impl Arena {
         unsafe { os.discard(runs) }
     }
 
-    /// Splits the huge pages that a run ends inside of, and forgets those that it covers.
+    /// Splits the huge pages that a run ends inside of, and forgets those that it covers. The last frame that slabs got may
+    /// still ask: the kernel would fill it again.
     fn split_cut<O: Os>(&self, os: &O, run: &PageRun) {
         let end = run.start + run.bytes;
         let mut frame = run.start / HUGE_PAGE * HUGE_PAGE;
+        let mut settled = false;
         while frame < end {
-            let is_cut = frame < run.start || end < frame + HUGE_PAGE;
-            if self.unmark(frame) && is_cut {
-                os.split_huge_page(frame.max(run.start));
+            if self.unmark(frame) {
+                if !settled {
+                    self.settle_frames(os, run.start, end);
+                    settled = true;
+                }
+                if frame < run.start || end < frame + HUGE_PAGE {
+                    os.split_huge_page(frame.max(run.start));
+                }
             }
             frame += HUGE_PAGE;
         }
+    }
+
+    /// No frame that the range touches asks for huge pages any more.
+    fn settle_frames<O: Os>(&self, os: &O, start: usize, end: usize) {
+        let base = self.views[0].base.load(Ordering::Relaxed);
+        let top = base + self.views[0].top.load(Ordering::Relaxed) * GRANULE;
+        let start = (start / HUGE_PAGE * HUGE_PAGE).max(base);
+        os.settle_huge_pages(start, end.next_multiple_of(HUGE_PAGE).min(top) - start);
     }
 
     /// The word and the bit of the frame at `address`, if there is a map and it lies in the first region.
@@ -238,16 +253,59 @@ impl Arena {
         os.settle_huge_metadata(map, MAP_BYTES);
         // SAFETY: reserved just above.
         let made = unsafe { os.commit(map, MAP_BYTES) }.is_ok()
-            && self
-                .huge
-                .map
-                .compare_exchange(0, map, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
+            && self.huge.map.compare_exchange(0, map, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !made {
             // SAFETY: no other thread knows it.
             unsafe { os.release(map, MAP_BYTES) };
         }
         self.huge.map.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Arena {
+    /// A huge page for slabs of `granules` each, all of `class`; returns the head of the first. It is faulted in when it is
+    /// first touched, and all of it counts as resident from now on. `before` is the last one, which is touched by now and
+    /// need not ask any more.
+    pub fn allocate_frame<O: Os>(
+        &self,
+        os: &O,
+        extents: &mut Extents,
+        class: u8,
+        granules: u32,
+        before: &mut usize,
+    ) -> Option<*mut Granule> {
+        if extents.limited || self.huge.scarce.load(Ordering::Relaxed) || !os.asks_for_huge_pages()
+        {
+            return None;
+        }
+        // SAFETY: the lock is held (`extents` comes from its guard).
+        if !unsafe { extents.dirty.best_fit(granules) }.is_null() {
+            return None;
+        }
+        let head = extents.allocate(os, FRAME, FRAME)?;
+        self.publish(extents);
+        // SAFETY: the granules were just allocated: no other thread knows them.
+        unsafe {
+            let start = (*head).base;
+            if (*head).fill == Fill::Clean && !self.mark(os, start, start + HUGE_PAGE) {
+                extents.free(head, FRAME, Fill::Clean, 0);
+                return None;
+            }
+            if *before != 0 {
+                os.settle_huge_pages(*before, HUGE_PAGE);
+            }
+            os.ask_for_huge_pages(start, HUGE_PAGE);
+            *before = start;
+            for index in 0..FRAME / granules {
+                let skip = index * granules;
+                let slab = head.wrapping_add(skip as usize);
+                (*slab).base = start + skip as usize * GRANULE;
+                (*slab).len = granules;
+                (*slab).fill = Fill::Dirty;
+                self.mark_slab(slab, class, granules);
+            }
+        }
+        Some(head)
     }
 }
 
@@ -279,3 +337,6 @@ impl Extents {
         self.allocate(os, len, FRAME).or_else(|| self.allocate(os, len, 1))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -183,6 +183,16 @@ impl Arena {
         let head = extents.allocate(os, granules, 1)?;
         self.publish(extents);
         // SAFETY: the granules are ours alone until we hand them out.
+        unsafe { self.mark_slab(head, class, granules) };
+        Some(head)
+    }
+
+    /// Makes the `granules` at `head` those of a slab of `class`.
+    ///
+    /// # Safety
+    /// They were allocated and belong to the caller alone; `base` of the first is set.
+    unsafe fn mark_slab(&self, head: *mut Granule, class: u8, granules: u32) {
+        // SAFETY: the granules belong to the caller (fn contract).
         unsafe {
             for index in 0..granules as usize {
                 let granule = head.wrapping_add(index);
@@ -192,7 +202,6 @@ impl Arena {
                 self.set_class((*granule).base, class);
             }
         }
-        Some(head)
     }
 
     /// Takes a slab's granules back.

@@ -92,17 +92,18 @@ impl<O: Os> Heap<O> {
         let pressure = &self.parts.pressure;
         let unseen = fresh.saturating_sub(pressure.seen_at.load(Ordering::Relaxed));
         pressure.seen_at.store(fresh, Ordering::Relaxed);
-        let (near, untouched, stride) = match self.os.headroom() {
-            None => (false, 0, UNLIMITED_STRIDE.max(fresh / 4)),
+        let (near, scarce, untouched, stride) = match self.os.headroom() {
+            None => (false, false, 0, UNLIMITED_STRIDE.max(fresh / 4)),
             Some(Headroom { limit_bytes, left_bytes }) => {
                 // Memory that was just handed out is charged when the program touches it, so it is subtracted here. At
                 // each look half of it is forgotten: memory not touched by then will not be touched soon.
                 let untouched = pressure.untouched.load(Ordering::Relaxed) / 2 + unseen;
                 let left = left_bytes.saturating_sub(untouched);
                 let stride = (left / 16).max(LEAST_STRIDE);
-                (left < margin(limit_bytes), untouched, stride)
+                (left < margin(limit_bytes), left < limit_bytes / 10, untouched, stride)
             }
         };
+        self.arena.note_scarcity(scarce);
         pressure.untouched.store(untouched, Ordering::Relaxed);
         pressure.set_due_at(fresh + stride);
         let was_near = pressure.near.swap(near, Ordering::Relaxed);

@@ -51,6 +51,10 @@ pub struct Record {
     pub discarded: Vec<PageRun>,
     /// Moves done, in order: from, to, bytes.
     pub moved: Vec<(usize, usize, usize)>,
+    /// Ranges that ask for huge pages.
+    pub asking: Vec<PageRun>,
+    /// Huge pages split: an address in each.
+    pub split: Vec<usize>,
     /// Barriers issued.
     pub membarriers: usize,
     /// What was written to standard error.
@@ -62,6 +66,8 @@ struct State {
     now_ms: u64,
     cpus: usize,
     address_space_limit: Option<usize>,
+    asks_for_huge_pages: bool,
+    sparse: bool,
     headroom: Option<Headroom>,
     headroom_asked: usize,
     scarce: Scarce,
@@ -112,6 +118,16 @@ impl Fake {
     /// Sets what [`Os::headroom`] says.
     pub fn set_headroom(&self, headroom: Option<Headroom>) {
         self.state().headroom = headroom;
+    }
+
+    /// Lets huge pages be asked for.
+    pub fn allow_huge_pages(&self) {
+        self.state().asks_for_huge_pages = true;
+    }
+
+    /// From now on no page is resident, or every page.
+    pub fn set_sparse(&self, sparse: bool) {
+        self.state().sparse = sparse;
     }
 
     /// How often the headroom was asked for.
@@ -288,7 +304,29 @@ unsafe impl Os for Fake {
 
     fn settle_huge_pages(&self, start: usize, bytes: usize) {
         self.check_whole_pages(start, bytes);
-        self.state().reservation(start, bytes);
+        let mut state = self.state();
+        state.reservation(start, bytes);
+        let end = start + bytes;
+        state.record.asking.retain(|run| run.start + run.bytes <= start || end <= run.start);
+    }
+
+    fn asks_for_huge_pages(&self) -> bool {
+        self.state().asks_for_huge_pages
+    }
+
+    fn ask_for_huge_pages(&self, start: usize, bytes: usize) -> bool {
+        let mut state = self.state();
+        state.reservation(start, bytes).expect_committed(start, bytes, "ask for huge pages of");
+        state.record.asking.push(PageRun { start, bytes });
+        true
+    }
+
+    fn split_huge_page(&self, page: usize) {
+        self.state().record.split.push(page);
+    }
+
+    fn is_resident(&self, _: usize) -> bool {
+        !self.state().sparse
     }
 
     fn settle_huge_metadata(&self, start: usize, bytes: usize) {

@@ -48,6 +48,16 @@ pub struct Slabs {
     pub slabs_reused: u64,
     /// Slabs with free slots.
     pub slabs_with_room: usize,
+    pub(super) growth: Growth,
+}
+
+/// How many slabs a bin got without pages, since a tick began.
+#[derive(Clone, Copy)]
+pub(super) struct Growth {
+    pub tick: u32,
+    pub slabs: usize,
+    /// The frame that asked for huge pages last.
+    pub frame: usize,
 }
 
 // SAFETY: the descriptors at the pointers belong to the thread that holds the bin's lock.
@@ -74,6 +84,7 @@ impl Slabs {
         slabs_made: 0,
         slabs_reused: 0,
         slabs_with_room: 0,
+        growth: Growth { tick: 0, slabs: 0, frame: 0 },
     };
 
     /// The slab with free slots that has the lowest address.

@@ -112,7 +112,8 @@ impl<'a, O: Os> Sweep<'a, O> {
         }
         assert_none_held();
         // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
-        let discarded = unsafe { self.supply.arena.discard(self.supply.os, &self.runs[..self.run_count]) };
+        let discarded =
+            unsafe { self.supply.arena.discard(self.supply.os, &self.runs[..self.run_count]) };
         self.total.calls += 1;
         let refused = discarded.refused_bytes > 0;
         let unclear = refused && self.slab_count > 1;

@@ -206,3 +206,21 @@ fn caches_alone_are_worth_another_try() {
         assert!(!allocate(&heap, own, 32 << 10).is_null());
     }
 }
+
+#[test]
+fn near_the_limit_nothing_asks_for_huge_pages() {
+    let heap = heap();
+    heap.os.allow_huge_pages();
+    for (left_mib, asks) in [(400, true), (40, false), (400, true)] {
+        left(&heap, 512, left_mib);
+        // Growth, so that the limit is looked at.
+        let blocks = [(); 64].map(|()| allocate_mib(&heap, 1));
+        after(&heap);
+        let block = allocate_mib(&heap, 64);
+        assert_eq!(!heap.os.record().asking.is_empty(), asks, "{left_mib} MiB left");
+        for block in blocks.into_iter().chain([block]) {
+            free(&heap, None, block);
+        }
+        heap.trim(None);
+    }
+}
