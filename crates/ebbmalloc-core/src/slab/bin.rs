@@ -235,11 +235,10 @@ impl Slabs {
         }
         let head = supply.arena.allocate_slab(supply.os, &mut extents, u8_of(class), granules)?;
         // SAFETY: the granules are ours alone, for a slab of this class.
-        let slab = unsafe { self.make_slab(supply, shape, class, shard, wait, &mut extents, head) };
-        if (unsafe { (*head).fill }) == Fill::Clean {
-            self.growth.slabs += 1;
+        unsafe {
+            self.growth.slabs += usize::from((*head).fill == Fill::Clean);
+            self.make_slab(supply, shape, class, shard, wait, &mut extents, head)
         }
-        slab
     }
 
     /// Whether new slabs get a huge page together: this bin holds much already, and grows so fast that it will fill one
@@ -289,7 +288,7 @@ impl Slabs {
     ///
     /// # Safety
     /// The granules are the caller's alone, and marked as those of a slab of `class`.
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "what a slab is made of")]
     unsafe fn make_slab<O: Os>(
         &mut self,
         supply: &Supply<O>,
