@@ -4,9 +4,9 @@
 use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, TAIL_LEAVING, TAIL_LISTED};
-use super::huge_pages::HUGE_PAGE;
 use super::large::{LargeBlock, forget_abandoned};
 use crate::base::exact::{u32_of, usize_of};
+use crate::base::frames::HUGE_PAGE;
 use crate::base::lock::Wait;
 use crate::base::sync::Ordering;
 use crate::os::Os;
@@ -45,7 +45,7 @@ impl Arena {
         // SAFETY: the old block is live until it is freed below.
         unsafe { self.end_huge_pages(os, head, 0) };
         // A huge page that moves to where none fits stays whole, in pieces that lie apart.
-        let huge = self.may_be_huge(old_start, old_bytes);
+        let huge = self.frames.may_be_huge(old_start, old_start + old_bytes);
         let fits = !huge || (old_start ^ new.start) % HUGE_PAGE == 0;
         // Pages moved to where pages are would throw those away, to be faulted in again elsewhere; of a very long block
         // it is not known whether there are any.

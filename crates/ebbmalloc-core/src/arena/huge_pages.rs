@@ -1,9 +1,8 @@
-//! Huge pages: where they are asked for, and how memory in them goes back.
+//! Huge pages: where they are asked for. `base/frames.rs` knows where they may be, and splits them.
 //!
 //! The heap's address space refuses huge pages. A large block that is new and will be filled asks for them, and refuses
 //! them again when it ends: the kernel keeps the wish with the addresses, and would fault whole huge pages in for what
-//! lies there later. A huge page stays one after its addresses refuse. If a part of it is returned, it stays charged
-//! as a whole, so it is split first; a map with a bit for each 2 MiB says where one may be.
+//! lies there later. A huge page stays one after its addresses refuse.
 //!
 //! The program may ask for huge pages too, as numpy does for its arrays; that wish ends with the block in the same way.
 
@@ -11,16 +10,13 @@ use super::Arena;
 use super::extents::Extents;
 use super::granule::{Fill, Granule};
 use crate::base::exact::{u32_of, usize_of};
+use crate::base::frames::{Frames, HUGE_PAGE};
 use crate::os::{Discarded, Os, PageRun};
 use crate::size::{GRANULE, granules_for};
-use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI8, Ordering};
 
-/// Bytes of a huge page with pages of 4 KiB; with larger pages, where it is larger, none is asked for.
-pub const HUGE_PAGE: usize = 2 << 20;
-/// Granules of it.
+/// Granules of a huge page.
 pub const FRAME: u32 = u32_of(HUGE_PAGE / GRANULE);
-/// Words of the map: bits for 1 TiB and for two frames that a region's ends may cut.
-const MAP_BYTES: usize = (1 << 40) / HUGE_PAGE / 8 + GRANULE;
 /// Blocks of one size were filled so many times more often than not, so the next will be.
 const SURE: i8 = 2;
 const MOST_SURE: i8 = 8;
@@ -31,57 +27,32 @@ const UNPROVEN_FROM: usize = 32 << 20;
 /// Most live blocks that ask: each cuts the mapping of the region in up to two places, of 65,530 that a process may have.
 const MOST_ASKING: usize = 1000;
 
-/// See the module. Hints, all relaxed: a block's owner writes them, and the purger reads them of blocks that it got under
-/// the arena's lock after the owner freed them.
-pub struct HugePages {
-    /// The program has asked for huge pages in some block.
-    wished: AtomicBool,
-    /// Little memory is left: nothing is asked for.
-    scarce: AtomicBool,
-    /// Address of the map of the first region, 0 until there is need for it.
-    map: AtomicUsize,
-    /// Live blocks that asked.
-    asking: AtomicUsize,
-    /// By the logarithm of their size: whether blocks that ended were filled.
-    filled: [AtomicI8; 20],
+/// Whether blocks of about `bytes` were filled.
+fn evidence(frames: &Frames, bytes: usize) -> &AtomicI8 {
+    let log = bytes.ilog2().saturating_sub(HUGE_PAGE.ilog2()) as usize;
+    &frames.filled[log.min(frames.filled.len() - 1)]
 }
 
-impl HugePages {
-    #[allow(clippy::declare_interior_mutable_const)] // Each use is a fresh copy, as wanted.
-    pub(super) const NONE: Self = Self {
-        wished: AtomicBool::new(false),
-        scarce: AtomicBool::new(false),
-        map: AtomicUsize::new(0),
-        asking: AtomicUsize::new(0),
-        filled: [const { AtomicI8::new(0) }; 20],
-    };
-
-    fn evidence(&self, bytes: usize) -> &AtomicI8 {
-        let log = bytes.ilog2().saturating_sub(HUGE_PAGE.ilog2()) as usize;
-        &self.filled[log.min(self.filled.len() - 1)]
-    }
-
-    /// How much of the beginning of a block of `bytes` does not ask; `None` if no part of it asks.
-    fn spared(&self, bytes: usize, zeroed: bool) -> Option<usize> {
-        match self.evidence(bytes).load(Ordering::Relaxed) {
-            SURE.. => Some(0),
-            // A block that reads as zero is often a table that is filled here and there.
-            0.. if bytes >= UNPROVEN_FROM && !zeroed => Some(bytes / 8),
-            _ => None,
-        }
+/// How much of the beginning of a block of `bytes` does not ask; `None` if no part of it asks.
+fn spared(frames: &Frames, bytes: usize, zeroed: bool) -> Option<usize> {
+    match evidence(frames, bytes).load(Ordering::Relaxed) {
+        SURE.. => Some(0),
+        // A block that reads as zero is often a table that is filled here and there.
+        0.. if bytes >= UNPROVEN_FROM && !zeroed => Some(bytes / 8),
+        _ => None,
     }
 }
 
 impl Arena {
     /// Little memory is left, or enough again.
     pub fn note_scarcity(&self, scarce: bool) {
-        self.huge.scarce.store(scarce, Ordering::Relaxed);
+        self.frames.scarce.store(scarce, Ordering::Relaxed);
     }
 
     /// The program asks for huge pages (MADV_HUGEPAGE) in this range. Which block that is is not kept: from now on every
     /// block that could have one pays a call of the kernel when it ends.
     pub fn note_huge_pages<O: Os>(&self, os: &O, start: usize, bytes: usize) {
-        self.huge.wished.store(true, Ordering::Relaxed);
+        self.frames.wished.store(true, Ordering::Relaxed);
         self.mark(os, start, start.saturating_add(bytes));
     }
 
@@ -97,19 +68,19 @@ impl Arena {
         if bytes < HUGE_PAGE || fill != Fill::Clean || !os.asks_for_huge_pages() {
             return;
         }
-        let huge = &self.huge;
+        let frames = &self.frames;
         let (Some(spared), false) =
-            (huge.spared(bytes, zeroed), huge.scarce.load(Ordering::Relaxed))
+            (spared(frames, bytes, zeroed), frames.scarce.load(Ordering::Relaxed))
         else {
             return;
         };
         let start = (base + spared).next_multiple_of(HUGE_PAGE);
         let end = (base + bytes) / HUGE_PAGE * HUGE_PAGE;
-        if start >= end || !asked && huge.asking.load(Ordering::Relaxed) >= MOST_ASKING {
+        if start >= end || !asked && frames.asking.load(Ordering::Relaxed) >= MOST_ASKING {
             return;
         }
         if self.mark(os, start, end) && os.ask_for_huge_pages(start, end - start) && !asked {
-            huge.asking.fetch_add(1, Ordering::Relaxed);
+            frames.asking.fetch_add(1, Ordering::Relaxed);
             // SAFETY: as above.
             unsafe { (*head).free = 1 };
         }
@@ -132,11 +103,11 @@ impl Arena {
         if kept == 0 && fill == Fill::Clean && os.asks_for_huge_pages() {
             self.learn(os, base, bytes);
         }
-        if asked != 0 || self.huge.wished.load(Ordering::Relaxed) {
+        if asked != 0 || self.frames.wished.load(Ordering::Relaxed) {
             os.settle_huge_pages(base + kept * GRANULE, (len - kept) * GRANULE);
         }
         if asked != 0 && kept == 0 {
-            self.huge.asking.fetch_sub(1, Ordering::Relaxed);
+            self.frames.asking.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: as above.
             unsafe { (*head).free = 0 };
         }
@@ -148,7 +119,7 @@ impl Arena {
         let filled = (1..=4)
             .filter(|part| os.is_resident(base + bytes / 4 / page * page * part - page))
             .count();
-        let evidence = self.huge.evidence(bytes);
+        let evidence = evidence(&self.frames, bytes);
         let before = evidence.load(Ordering::Relaxed);
         let now = match filled {
             4 => (before + 1).min(MOST_SURE),
@@ -158,107 +129,20 @@ impl Arena {
         evidence.store(now, Ordering::Relaxed);
     }
 
-    /// [`Os::discard`] of memory of this arena. Huge pages that a run cuts are split first.
+    /// [`Os::discard`] of memory of this arena.
     ///
     /// # Safety
     /// As there.
     pub unsafe fn discard<O: Os>(&self, os: &O, runs: &[PageRun]) -> Discarded {
-        if self.huge.map.load(Ordering::Relaxed) != 0 {
-            for run in runs {
-                self.split_cut(os, run);
-            }
-        }
-        // SAFETY: the contract is passed on.
-        unsafe { os.discard(runs) }
+        let view = &self.views[0];
+        let top = view.base.load(Ordering::Relaxed) + view.top.load(Ordering::Relaxed) * GRANULE;
+        // SAFETY: the contract is passed on; nothing was handed out beyond the top.
+        unsafe { self.frames.discard(os, runs, top) }
     }
 
-    /// Splits the huge pages that a run ends inside of, and forgets those that it covers. The last frame that slabs got may
-    /// still ask: the kernel would fill it again.
-    fn split_cut<O: Os>(&self, os: &O, run: &PageRun) {
-        let end = run.start + run.bytes;
-        let mut frame = run.start / HUGE_PAGE * HUGE_PAGE;
-        let mut settled = false;
-        while frame < end {
-            if self.unmark(frame) {
-                if !settled {
-                    self.settle_frames(os, run.start, end);
-                    settled = true;
-                }
-                if frame < run.start || end < frame + HUGE_PAGE {
-                    os.split_huge_page(frame.max(run.start));
-                }
-            }
-            frame += HUGE_PAGE;
-        }
-    }
-
-    /// No frame that the range touches asks for huge pages any more.
-    fn settle_frames<O: Os>(&self, os: &O, start: usize, end: usize) {
-        let base = self.views[0].base.load(Ordering::Relaxed);
-        let top = base + self.views[0].top.load(Ordering::Relaxed) * GRANULE;
-        let start = (start / HUGE_PAGE * HUGE_PAGE).max(base);
-        os.settle_huge_pages(start, end.next_multiple_of(HUGE_PAGE).min(top) - start);
-    }
-
-    /// The word and the bit of the frame at `address`, if there is a map and it lies in the first region.
-    fn frame(&self, address: usize) -> Option<(&AtomicU64, u64)> {
-        let map = self.huge.map.load(Ordering::Relaxed) as *const AtomicU64;
-        let base = self.views[0].base.load(Ordering::Relaxed);
-        let index = (address / HUGE_PAGE).wrapping_sub(base / HUGE_PAGE);
-        if map.is_null() || index >= MAP_BYTES * 8 {
-            return None;
-        }
-        // SAFETY: the map has so many bits, and stays for ever.
-        Some((unsafe { &*map.wrapping_add(index / 64) }, 1 << (index % 64)))
-    }
-
-    /// Notes that huge pages may lie in the frames that the range touches. False if that cannot be noted.
+    /// Notes that huge pages may be in the frames that the range touches.
     pub(super) fn mark<O: Os>(&self, os: &O, start: usize, end: usize) -> bool {
-        if self.huge.map.load(Ordering::Relaxed) == 0 && !self.make_map(os) {
-            return false;
-        }
-        let mut frame = start / HUGE_PAGE * HUGE_PAGE;
-        while frame < end {
-            match self.frame(frame) {
-                Some((word, bit)) => word.fetch_or(bit, Ordering::Relaxed),
-                None => return false,
-            };
-            frame += HUGE_PAGE;
-        }
-        true
-    }
-
-    /// Whether a huge page may lie in the frame; from now on none does.
-    fn unmark(&self, frame: usize) -> bool {
-        self.frame(frame).is_some_and(|(word, bit)| {
-            word.load(Ordering::Relaxed) & bit != 0
-                && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
-        })
-    }
-
-    /// Whether a huge page may lie in the range.
-    pub(super) fn may_be_huge(&self, start: usize, bytes: usize) -> bool {
-        (start / HUGE_PAGE..=(start + bytes - 1) / HUGE_PAGE).any(|frame| {
-            let found = self.frame(frame * HUGE_PAGE);
-            found.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
-        })
-    }
-
-    #[cold]
-    fn make_map<O: Os>(&self, os: &O) -> bool {
-        let Ok(map) = os.reserve(MAP_BYTES, GRANULE) else {
-            return false;
-        };
-        let map = map.as_ptr() as usize;
-        os.settle_huge_metadata(map, MAP_BYTES);
-        // SAFETY: reserved just above.
-        let made = unsafe { os.commit(map, MAP_BYTES) }.is_ok()
-            && self.huge.map.compare_exchange(0, map, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if !made {
-            // SAFETY: no other thread knows it.
-            unsafe { os.release(map, MAP_BYTES) };
-        }
-        self.huge.map.load(Ordering::Relaxed) != 0
+        self.frames.mark(os, self.views[0].base.load(Ordering::Relaxed), start, end)
     }
 }
 
@@ -274,7 +158,9 @@ impl Arena {
         granules: u32,
         before: &mut usize,
     ) -> Option<*mut Granule> {
-        if extents.limited || self.huge.scarce.load(Ordering::Relaxed) || !os.asks_for_huge_pages()
+        if extents.limited
+            || self.frames.scarce.load(Ordering::Relaxed)
+            || !os.asks_for_huge_pages()
         {
             return None;
         }

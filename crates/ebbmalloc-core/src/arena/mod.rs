@@ -15,6 +15,7 @@ pub mod reset;
 pub mod scarcity;
 pub mod watch;
 
+use crate::base::frames::Frames;
 use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::sync::{AtomicUsize as LoomUsize, initialiser};
 use crate::os::Os;
@@ -50,7 +51,7 @@ pub struct Arena {
     /// How much of that is reason to look at limits, less [`GROWTH_STEP`]: zero at the start. Written by the thread
     /// that looks; relaxed.
     growth_mark: AtomicUsize,
-    huge: huge_pages::HugePages,
+    frames: Frames,
 }
 
 impl Arena {
@@ -63,7 +64,7 @@ impl Arena {
                 freed_bytes: LoomUsize::new(0),
                 fresh_bytes: AtomicUsize::new(0),
                 growth_mark: AtomicUsize::new(0),
-                huge: huge_pages::HugePages::NONE,
+                frames: Frames::NONE,
             }
         }
     }

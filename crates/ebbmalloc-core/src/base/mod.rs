@@ -3,6 +3,7 @@
 
 pub mod corrupt;
 pub mod exact;
+pub mod frames;
 pub mod holds;
 pub mod life;
 pub mod list;

@@ -4,6 +4,7 @@
 pub mod bin;
 mod free_pages;
 mod generation;
+mod growth;
 pub mod lend;
 pub mod shape;
 pub mod slab;
