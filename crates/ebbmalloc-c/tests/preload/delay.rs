@@ -18,9 +18,10 @@ fn printed(mode: &str, conf: &str, key: &str) -> Vec<u64> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// The share of the pages in use that were faulted in again, in percent.
+/// The share of the pages in use that were faulted in again, in percent. Without huge pages: one fault brings 512 back.
 fn refaulted(mode: &str, conf: &str) -> u64 {
-    let [faults, pages] = printed(mode, conf, "faults ")[..] else {
+    let conf = format!("thp:never,{conf}");
+    let [faults, pages] = printed(mode, conf.trim_end_matches(','), "faults ")[..] else {
         panic!("{mode} printed no faults");
     };
     faults * 100 / pages
