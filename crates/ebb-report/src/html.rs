@@ -32,7 +32,7 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
         "verdict": trial.verdict,
         "more": notes::conclusions(trial)[1..],
         "bars": bars(trial),
-        "lines": (!wide.is_empty()).then(|| data(&timeline)),
+        "data": (!wide.is_empty()).then(|| data(&timeline)),
         "wide": wide,
         "narrow": chart::draw(&timeline, NARROW)?,
         "latency_wide": latency::draw(&distributions, WIDE)?,
@@ -53,7 +53,7 @@ fn page(trial: &Trial) -> Result<String, minijinja::Error> {
     fill(include_str!("page/page.html"), contents)
 }
 
-/// Fills in a page and its frame. Where `contents` has `lines`, its `script` reads them.
+/// Fills in a page and its frame. Where `contents` has `data`, its `script` reads it.
 pub fn fill(page: &str, mut contents: Json) -> Result<String, minijinja::Error> {
     contents["style"] = include_str!("page/page.css").into();
     let mut environment = Environment::new();

@@ -136,7 +136,7 @@ fn page(
     let contents = json!({
         "script": include_str!("page/page.js"),
         "comparison": comparison,
-        "lines": (!wide.is_empty()).then(|| super::html::data(&timeline)),
+        "data": (!wide.is_empty()).then(|| super::html::data(&timeline)),
         "wide": wide,
         "narrow": chart::draw(&timeline, NARROW)?,
         "legend": legend.collect::<Vec<Value>>(),

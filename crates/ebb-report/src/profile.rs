@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::figures::{self, signed};
 use ebb_trial::results::Unit;
-use minijinja::value::Serde;
 
 /// Rows of a table.
 const ROWS: usize = 15;
@@ -429,21 +428,15 @@ pub fn page(profile: &Profile) -> Result<String, String> {
     };
     let tree = Node::of(profile).json(&profile.title).to_string();
     let contents = json!({
-        "style": include_str!("page/page.css"),
         "script": include_str!("page/flame.js"),
         "title": profile.title,
         "head": head(profile).lines().collect::<Vec<_>>(),
         "rows": rows.iter().take(ROWS).map(|(_, it)| row(it)).collect::<Vec<_>>(),
         "notes": profile.notes,
         // What ends a script has this letter.
-        "tree": tree.replace('<', "\\u003c"),
+        "data": tree.replace('<', "\\u003c"),
     });
-    let mut environment = minijinja::Environment::new();
-    // The name's ending switches escaping of HTML on.
-    environment
-        .add_template("flame.html", include_str!("page/flame.html"))
-        .and_then(|()| environment.get_template("flame.html")?.render(Serde(&contents)))
-        .map_err(|error| error.to_string())
+    super::html::fill(include_str!("page/flame.html"), contents).map_err(|error| error.to_string())
 }
 
 /// The figures for programs (docs/json.md), the largest stack first.

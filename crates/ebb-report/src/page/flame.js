@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const ROW = 20;
-  const root = JSON.parse(document.getElementById("tree").textContent);
+  const root = JSON.parse(document.getElementById("data").textContent);
   const flame = document.getElementById("flame");
   const about = document.getElementById("about");
   const search = document.getElementById("search");

@@ -16,7 +16,7 @@ for (const sign of document.querySelectorAll(".more-columns")) {
 (() => {
   const figure = document.getElementById("plot");
   const readout = document.getElementById("readout");
-  const data = JSON.parse(document.getElementById("lines").textContent);
+  const data = JSON.parse(document.getElementById("data").textContent);
   const chosen = new Set();
   // The part of the time that is shown, as shares of all of it.
   let view = [0, 1];
