@@ -365,6 +365,7 @@ impl Parts<'_> {
                 locations: places.iter().filter_map(|id| locations.get(id).copied()).collect(),
                 allocated: Sum { objects: value(all_objects), bytes: value(all_bytes) },
                 live: Sum { objects: value(objects), bytes: value(bytes) },
+                growth: None,
             });
         }
         Ok(profile)
@@ -387,6 +388,7 @@ mod tests {
                 locations: vec![1, 0],
                 allocated: Sum { objects: 3.0, bytes: 3000.0 },
                 live: Sum { objects: 2.0, bytes: 2000.0 },
+                growth: None,
             }],
             locations: vec![location(0x1000, "main"), location(0x1100, "leak")],
             modules: vec![Module {

@@ -60,6 +60,48 @@ pub struct Stack {
     pub allocated: Sum,
     /// What of that is still there.
     pub live: Sum,
+    /// By how much that grew in the second half of the profile, where it had one.
+    pub growth: Option<Growth>,
+}
+
+/// A change of what is live. Blocks that come and go, as in a cache, make none when all of them have been replaced once.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Growth {
+    /// Bytes.
+    pub bytes: f64,
+    /// Their variance.
+    pub variance: f64,
+}
+
+impl Growth {
+    /// From one look to the next.
+    fn between(before: &inside::Stack, after: &inside::Stack, interval: f64) -> Self {
+        let difference = |a: (u64, u64), b: (u64, u64)| {
+            Sum::of((a.0.saturating_sub(b.0), a.1.saturating_sub(b.1)))
+        };
+        let [from, to] = [before, after].map(|it| Sum::of(it.live));
+        let came = difference(after.all, before.all);
+        let bytes = to.bytes - from.bytes;
+        let went = Sum {
+            bytes: (came.bytes - bytes).max(0.0),
+            objects: (came.objects - to.objects + from.objects).max(0.0),
+        };
+        let variance =
+            |sums: [Sum; 2]| sums.map(|it| it.error(interval).powi(2)).iter().sum::<f64>();
+        // What came and went meanwhile is in both of the first; what stayed is in both of the second. Each is too much.
+        Self { bytes, variance: variance([came, went]).min(variance([from, to])) }
+    }
+
+    /// Whether it is more than three times its standard deviation, which noise rarely comes to.
+    pub fn is_sure(&self) -> bool {
+        self.bytes >= 1.0 && self.bytes * self.bytes > 9.0 * self.variance
+    }
+
+    /// Adds that of another stack.
+    pub fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.variance += other.variance;
+    }
 }
 
 /// A place in a program.
@@ -267,8 +309,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// With names, also when the process has ended meanwhile.
-    pub fn named(self) -> Profile {
+    /// With names, also when the process has ended meanwhile; and by how much it has grown since one of `earlier`.
+    pub fn named(self, earlier: &[Look]) -> Profile {
         let Self { title, seconds, state, read, mut symbols } = self;
         let by_settings = state.state & BY_SETTINGS != 0;
         let mut profile = Profile {
@@ -290,9 +332,18 @@ impl Look {
                 format!("the table of {MOST_STACKS} stacks is full: further stacks are missing");
             profile.notes.push(note);
         }
+        let half = earlier.iter().find(|it| it.title == profile.title);
+        let half = half.filter(|it| it.state.began_ms == state.began_ms && !by_settings);
+        let half: Option<HashMap<&[u64], &inside::Stack>> =
+            half.map(|it| it.read.stacks.iter().map(|it| (&it.frames[..], it)).collect());
         let mut known = HashMap::new();
         let mut nameless = 0;
         for stack in read.stacks {
+            let none = inside::Stack::default();
+            let growth = half.as_ref().map(|half| {
+                let before = half.get(&stack.frames[..]).copied().unwrap_or(&none);
+                Growth::between(before, &stack, profile.interval as f64)
+            });
             let mut is_named = true;
             let mut location = |frame: u64| {
                 *known.entry(frame).or_insert_with(|| {
@@ -311,7 +362,7 @@ impl Look {
             nameless += usize::from(!is_named);
             let all = if state.state & ACCUMULATES == 0 { (0, 0) } else { stack.all };
             let (allocated, live) = (Sum::of(all), Sum::of(stack.live));
-            profile.stacks.push(Stack { locations, allocated, live });
+            profile.stacks.push(Stack { locations, allocated, live, growth });
         }
         if nameless > 0 {
             let of = profile.stacks.len();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use ebb_allocators::Allocator;
-use ebb_process::profile::{Profile, Stack, Sum};
+use ebb_process::profile::{Growth, Profile, Stack, Sum};
 use ebb_process::symbols::Line;
 use serde_json::{Value, json};
 
@@ -133,6 +133,7 @@ fn own<'a>(profile: &'a Profile, stack: &'a Stack) -> Vec<&'a Line> {
 struct Row {
     own: Sum,
     variance: f64,
+    growth: Growth,
     with_callees: f64,
     other: f64,
     place: String,
@@ -147,7 +148,8 @@ pub fn render(profile: &Profile, shown: Shown, columns: usize) -> String {
     }
     let _ = writeln!(out, "\n{}", table(profile, shown, &rows, columns));
     let mut stacks: Vec<&Stack> = profile.stacks.iter().collect();
-    stacks.sort_by(|a, b| shown.of(b).bytes.total_cmp(&shown.of(a).bytes));
+    let by = |stack: &Stack| (rank(stack.growth.unwrap_or_default(), shown), shown.of(stack).bytes);
+    stacks.sort_by(|a, b| by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal));
     for stack in stacks.iter().take(STACKS).filter(|it| shown.of(it).bytes > 0.0) {
         let sum = shown.of(stack);
         let _ = writeln!(
@@ -214,7 +216,15 @@ fn head(profile: &Profile) -> String {
     out
 }
 
-/// By function, the largest first.
+/// What grows is first, by what it grows at least, if what is still there is shown.
+fn rank(growth: Growth, shown: Shown) -> f64 {
+    match shown {
+        Shown::Live => (growth.bytes - 2.0 * growth.variance.sqrt()).max(0.0),
+        Shown::Allocated => 0.0,
+    }
+}
+
+/// By function, what grows first, then the largest.
 fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
     let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
     let other = match shown {
@@ -236,6 +246,7 @@ fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
                 row.own.add(sum);
                 row.variance += sum.error(profile.interval as f64).powi(2);
                 row.other += other.of(stack).bytes;
+                row.growth.add(stack.growth.unwrap_or_default());
             }
             if row.place.is_empty() {
                 row.place = in_words(line);
@@ -246,34 +257,54 @@ fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
         rows.into_iter().map(|(name, row)| (name.to_owned(), row)).collect();
     rows.retain(|(name, row)| row.own.bytes > 0.0 || row.with_callees > 0.0 && !is_start(name));
     rows.sort_by(|(_, a), (_, b)| {
-        let by = |row: &Row| (row.own.bytes, row.with_callees);
+        let by = |row: &Row| (rank(row.growth, shown), row.own.bytes, row.with_callees);
         by(b).partial_cmp(&by(a)).unwrap_or(std::cmp::Ordering::Equal)
     });
     rows
 }
 
 fn table(profile: &Profile, shown: Shown, rows: &[(String, Row)], columns: usize) -> String {
+    let has_growth = profile.stacks.iter().any(|it| it.growth.is_some());
     let other = match (profile.seconds, shown) {
         (None, _) => "",
         (Some(_), Shown::Live) => "allocated",
         (Some(_), Shown::Allocated) => "still there",
     };
     let heading = format!("{} MB", shown.heading());
-    let mut out =
-        format!("{heading:>14} {:>7} {:>12} {other:>11}  function\n", "±", "with callees");
+    let mut out = format!("{heading:>14} {:>7} {other:>11} {:>12}", "±", "with callees");
+    out += if has_growth { "  2nd half       ±  function\n" } else { "  function\n" };
     for (_, row) in rows.iter().take(ROWS) {
         let other = if other.is_empty() { String::new() } else { mb(row.other) };
-        let _ = writeln!(
-            out,
-            "{:>14} {:>7} {:>12} {other:>11}  {}",
+        let head = format!(
+            "{:>14} {:>7} {other:>11} {:>12}",
             mb(row.own.bytes),
             mb(row.variance.sqrt()),
             mb(row.with_callees),
-            cut(&row.place, columns.saturating_sub(49).max(30))
         );
+        let growth = match has_growth {
+            true => format!(
+                " {:>9} {:>7}",
+                signed(row.growth.bytes, Unit::Bytes),
+                mb(row.growth.variance.sqrt())
+            ),
+            false => String::new(),
+        };
+        let room = columns.saturating_sub(head.chars().count() + growth.chars().count() + 2);
+        let _ = writeln!(out, "{head}{growth}  {}", cut(&row.place, room.max(30)));
     }
     if rows.len() > ROWS {
         let _ = writeln!(out, "and {} more functions", rows.len() - ROWS);
+    }
+    if has_growth && shown == Shown::Live {
+        let grow = rows.iter().filter(|(_, row)| row.growth.is_sure()).count();
+        let _ = match grow {
+            0 => writeln!(out, "\nNo function surely grew in the second half."),
+            _ => writeln!(
+                out,
+                "\n{} surely grew in the second half.",
+                figures::counted(grow, "function")
+            ),
+        };
     }
     out
 }
@@ -449,7 +480,11 @@ pub fn json(profile: &Profile) -> Value {
         .into_iter()
         .map(|stack| {
             let frames = profile.lines(stack).map(|line| json!({ "function": line.function, "file": line.file, "line": line.line }));
-            json!({ "live": sum(stack.live), "allocated": sum(stack.allocated), "frames": frames.collect::<Vec<_>>() })
+            let growth = stack.growth.map(|it| json!({ "bytes": it.bytes.round(), "error_bytes": it.variance.sqrt().round() }));
+            json!({
+                "live": sum(stack.live), "allocated": sum(stack.allocated), "second_half": growth,
+                "frames": frames.collect::<Vec<_>>(),
+            })
         })
         .collect();
     let (allocated, live) = profile.total();
@@ -550,8 +585,18 @@ mod tests {
             interval: 1 << 19,
             heap: Some(500_000_000),
             stacks: vec![
-                Stack { locations: vec![0, 1, 3, 3], allocated: sum(leaked), live: sum(leaked) },
-                Stack { locations: vec![2, 3, 3], allocated: sum(9e8), live: sum(1e6) },
+                Stack {
+                    locations: vec![0, 1, 3, 3],
+                    allocated: sum(leaked),
+                    live: sum(leaked),
+                    growth: None,
+                },
+                Stack {
+                    locations: vec![2, 3, 3],
+                    allocated: sum(9e8),
+                    live: sum(1e6),
+                    growth: None,
+                },
             ],
             locations: ["operator new(unsigned long)", "leak", "churn;x", "main"]
                 .map(location)
@@ -579,6 +624,20 @@ mod tests {
         assert!(text.contains("blocks, from\n  leak a.c:3\n  main a.c:3\n"), "{text}");
         let text = render(&example(5e7), Shown::Allocated, 80);
         assert!(text.lines().nth(4).is_some_and(|row| row.ends_with("churn;x a.c:3")), "{text}");
+    }
+
+    #[test]
+    fn a_small_leak_comes_before_a_large_cache_that_is_full() {
+        let mut profile = example(5e6);
+        let growth = |bytes: f64, error: f64| Some(Growth { bytes, variance: error * error });
+        profile.stacks[0].growth = growth(2e6, 0.5e6);
+        profile.stacks[1].live.bytes = 400e6;
+        profile.stacks[1].growth = growth(30e6, 20e6);
+        let text = render(&profile, Shown::Live, 80);
+        let rows: Vec<&str> = text.lines().skip_while(|it| !it.contains("function")).collect();
+        assert!(rows[1].contains("+2.00    0.50  leak"), "{text}");
+        assert!(text.contains("1 function surely grew"), "{text}");
+        assert!(text.contains("blocks, from\n  leak a.c:3\n"), "{text}");
     }
 
     #[test]

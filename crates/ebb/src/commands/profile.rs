@@ -205,11 +205,16 @@ fn follow(
     let mut has_ended = false;
     let mut is_over = false;
     let mut renewed = Instant::now();
+    // What grows is what grows in the second half as well: by then a cache has replaced what it had.
+    let mut half = Vec::new();
+    let half_at =
+        until.map(|until| Instant::now() + until.saturating_duration_since(Instant::now()) / 2);
     while !is_over && !has_ended {
         // A program that we started may end at any time: the newest look is kept.
         let step = if started.is_some() { LOOK_EVERY } else { EVERY };
         let next = Instant::now() + step;
-        let next = until.map_or(next, |until| until.min(next));
+        let marks = [until, half_at.filter(|at| *at > Instant::now())];
+        let next = marks.into_iter().flatten().fold(next, Instant::min);
         is_over = !ending.sleep_until(next) || until.is_some_and(|until| Instant::now() >= until);
         has_ended = started.as_mut().is_some_and(|it| matches!(it.0.try_wait(), Ok(Some(_))));
         if renewed.elapsed() >= EVERY && !is_over {
@@ -217,16 +222,19 @@ fn follow(
             let alive = sessions.iter_mut().filter_map(|(_, session)| session.renew().ok()).count();
             has_ended |= alive == 0;
         }
+        if half.is_empty() && !is_over && half_at.is_some_and(|at| Instant::now() >= at) {
+            half = looks(sessions).unwrap_or_default();
+        }
         if !has_ended && (started.is_some() || is_over) {
             match looks(sessions) {
                 Ok(looks) => last = Some(looks),
-                Err(error) if is_over => return last.map(named).ok_or(error),
+                Err(error) if is_over && last.is_none() => return Err(error),
                 Err(_) => {}
             }
         }
     }
     let gone = (sessions.first().map_or(0, |it| it.0), NoProfile::Unreadable(Unreadable::Gone));
-    let mut profile = named(last.ok_or(gone)?);
+    let mut profile = named(last.ok_or(gone)?, &half);
     if !has_ended {
         let heaps = sessions.iter().map(|(pid, _)| heap(*pid, counters));
         profile.heap = heaps.sum();
@@ -250,8 +258,9 @@ fn looks(sessions: &[(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
 }
 
 /// All of them together.
-fn named(looks: Vec<Look>) -> Profile {
-    looks.into_iter().map(Look::named).reduce(Profile::merge).unwrap_or_default()
+fn named(looks: Vec<Look>, half: &[Look]) -> Profile {
+    let profiles = looks.into_iter().map(|look| look.named(half));
+    profiles.reduce(Profile::merge).unwrap_or_default()
 }
 
 /// Bytes of live blocks in the heap.
