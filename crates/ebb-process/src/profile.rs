@@ -88,7 +88,7 @@ impl Growth {
         };
         let variance =
             |sums: [Sum; 2]| sums.map(|it| it.error(interval).powi(2)).iter().sum::<f64>();
-        // What came and went meanwhile is in both of the first; what stayed is in both of the second. Each is too much.
+        // Short-lived blocks are counted twice by the first sum, blocks that stayed by the second: both are too much.
         Self { bytes, variance: variance([came, went]).min(variance([from, to])) }
     }
 
