@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
@@ -154,6 +155,12 @@ pub fn write(profile: &Profile, shown: Option<&'static str>, time_ns: u64) -> Ve
     // Memory takes everything.
     let _ = gzip.write_all(&out.0);
     gzip.finish().unwrap_or_default()
+}
+
+/// The time of a profile that is read now.
+pub fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(0))
 }
 
 /// A field of a message that is read.

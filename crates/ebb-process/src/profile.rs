@@ -3,7 +3,7 @@
 //! Used by `ebb profile`. A [`Session`] asks again and again, so the profile ends with us, whatever becomes of us; the process is never stopped.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ebb_inspect::ebbmalloc::profile as inside;
@@ -224,7 +224,7 @@ pub enum NoProfile {
 /// A process that is being profiled for us.
 #[derive(Debug)]
 pub struct Session {
-    target: Rc<Target>,
+    target: Arc<Target>,
     switch: u64,
     request: Request,
     asked: u64,
@@ -235,7 +235,7 @@ impl Session {
     /// Asks process `pid` for a profile that takes a sample in `2^lg_sample` bytes on average. One that has begun for
     /// somebody else goes on as it is.
     pub fn begin(pid: i32, counters: &Counters, lg_sample: u8) -> Result<Self, NoProfile> {
-        let target = Rc::new(Target::open(pid)?);
+        let target = Arc::new(Target::open(pid)?);
         let Some(switch) = counters.switch(pid) else {
             let is_ours = counters.version(pid).is_some() || counters.layout(pid).is_some();
             return Err(if is_ours { NoProfile::OtherVersion } else { NoProfile::OtherAllocator });

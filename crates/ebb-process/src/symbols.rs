@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use addr2line::{Context, demangle_auto};
 use ebb_inspect::memory::{Memory as _, Unreadable};
@@ -84,7 +85,7 @@ struct Names {
 
 /// Finds names in one process. What the process has mapped is looked at once, so that names can be found when it has ended.
 pub struct Symbols {
-    target: Rc<Target>,
+    target: Arc<Target>,
     mappings: Vec<Mapping>,
     /// Of what runs, by the file's name: an upgrade of the file does not change it.
     build_ids: BTreeMap<PathBuf, String>,
@@ -97,7 +98,7 @@ pub struct Symbols {
 
 impl Symbols {
     /// Of the process `target`.
-    pub fn of(target: &Rc<Target>) -> Result<Self, Unreadable> {
+    pub fn of(target: &Arc<Target>) -> Result<Self, Unreadable> {
         let mappings = target.mappings()?;
         let build_ids = mappings.iter().filter(|it| it.offset == 0);
         let build_ids = build_ids.filter_map(|it| {
@@ -109,7 +110,7 @@ impl Symbols {
         });
         let build_ids = build_ids.collect();
         let (modules, names, notes) = (Vec::new(), BTreeMap::new(), Vec::new());
-        let (jit, target) = (jit(target), Rc::clone(target));
+        let (jit, target) = (jit(target), Arc::clone(target));
         Ok(Self { target, mappings, build_ids, modules, names, jit, notes })
     }
 
@@ -396,7 +397,7 @@ mod tests {
 
     #[test]
     fn own_functions_have_names_and_what_is_nowhere_has_its_address() {
-        let own = Rc::new(Target::open(i32::try_from(std::process::id()).unwrap()).unwrap());
+        let own = Arc::new(Target::open(i32::try_from(std::process::id()).unwrap()).unwrap());
         let mut symbols = Symbols::of(&own).unwrap();
         let place = symbols.at(build_id as *const () as u64 + 1);
         assert!(place.is_named, "{:?}", symbols.notes());

@@ -25,6 +25,9 @@ const EXAMPLES: &str = "Examples:
   ebb profile 4711 --tree
   ebb profile -- ./service --port 80        start it on ebbmalloc; the profile is from its start to its end, or for --for";
 
+/// The logarithm of the mean bytes between samples, unless another is given.
+pub(super) const DEFAULT_LG: u8 = 19;
+
 /// Where a program may end at any time it is looked at so often: what it does after the last look is not seen.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -243,7 +246,7 @@ fn follow(
 }
 
 /// The profiles of all processes that can be read, without names.
-fn looks(sessions: &[(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
+pub(super) fn looks(sessions: &[(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
     let (mut looks, mut refused) = (Vec::new(), None);
     for (pid, session) in sessions {
         match session.look() {
@@ -258,7 +261,7 @@ fn looks(sessions: &[(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
 }
 
 /// All of them together.
-fn named(looks: Vec<Look>, half: &[Look]) -> Profile {
+pub(super) fn named(looks: Vec<Look>, half: &[Look]) -> Profile {
     let profiles = looks.into_iter().map(|look| look.named(half));
     profiles.reduce(Profile::merge).unwrap_or_default()
 }
@@ -303,14 +306,15 @@ fn write(profile: &Profile, output: &Output, shown: Shown) -> Result<(), Failure
     match output.format {
         Format::Pprof => {
             let type_shown = (shown == Shown::Allocated).then_some("alloc_space");
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            let now = now.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(0));
-            whole_file::write(&output.path, &pprof::write(profile, type_shown, now), None).map_err(
-                |error| {
-                    let what = format!("{} was not written: {error}", output.path.display());
-                    Failure::new(Exit::NotWritten, what)
-                },
+            whole_file::write(
+                &output.path,
+                &pprof::write(profile, type_shown, pprof::now_ns()),
+                None,
             )
+            .map_err(|error| {
+                let what = format!("{} was not written: {error}", output.path.display());
+                Failure::new(Exit::NotWritten, what)
+            })
         }
         Format::Folded => snap::write(&output.path, &report::folded(profile, shown), None),
         Format::Page => {

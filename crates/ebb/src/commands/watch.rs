@@ -3,10 +3,12 @@
 //! A look at the kernel's figures is cheap; the heaps are read only at first and when memory has
 //! grown since. Steps of the floor are counted, and told on stderr.
 
+mod pprof;
 mod steps;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,7 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
 
-    /// Serve the figures at http://ADDR/metrics; :PORT listens on all interfaces
+    /// Serve the figures at http://ADDR/metrics, and heap profiles of processes on ebbmalloc at /debug/pprof/heap and
+    /// allocs; :PORT listens on all interfaces
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<Listen>,
 
@@ -56,10 +59,11 @@ pub struct Args {
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let ending = Ending::listen()?;
     let page = Arc::new(Mutex::new(String::new()));
-    if let Some(address) = &args.listen {
-        serve(address, Arc::clone(&page))?;
-    }
     let target = args.target.name();
+    if let Some(address) = &args.listen {
+        let profiles = pprof::serve(target.clone(), !args.target.no_children);
+        serve(address, Arc::clone(&page), profiles)?;
+    }
     let mut figures = Figures::default();
     loop {
         let started = Instant::now();
@@ -149,7 +153,11 @@ fn address(text: &str) -> Result<Listen, String> {
 }
 
 /// Answers on a thread of its own; says where, because the port may have been 0.
-fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
+fn serve(
+    address: &Listen,
+    page: Arc<Mutex<String>>,
+    profiles: Sender<tiny_http::Request>,
+) -> Result<(), Failure> {
     let server = tiny_http::Server::http(address.0.as_slice()).map_err(|error| {
         let address = address.0.first().map_or_else(String::new, SocketAddr::to_string);
         Failure::usage(format!("{address}: {error}"))
@@ -157,9 +165,17 @@ fn serve(address: &Listen, page: Arc<Mutex<String>>) -> Result<(), Failure> {
     terminal::warn(&format!("listening on http://{}/metrics", server.server_addr()));
     std::thread::spawn(move || {
         for request in server.incoming_requests() {
+            if request.url().starts_with("/debug/pprof/") {
+                // A thread that is gone has nothing to say.
+                let _ = profiles.send(request);
+                continue;
+            }
             let (status, text) = match request.url() {
                 "/metrics" => (200, page.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-                _ => (404, "the figures are at /metrics\n".to_owned()),
+                _ => (
+                    404,
+                    "the figures are at /metrics, heap profiles at /debug/pprof/heap\n".to_owned(),
+                ),
             };
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             let header = tiny_http::Header::from_bytes("Content-Type", kind);

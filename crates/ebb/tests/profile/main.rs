@@ -267,6 +267,32 @@ fn what_has_no_profile_is_one_line() {
 }
 
 #[test]
+fn a_scraper_gets_profiles_of_a_watched_process() {
+    needs!("golang-go");
+    let folder = harness::folder();
+    let leak = started(&mut Command::new(c_program(&folder, "scraped", LEAK, &[])));
+    let mut watch = ebb();
+    watch.args(["watch", &leak.pid(), "--listen", "127.0.0.1:0"]);
+    let mut watch = watch.stderr(Stdio::piped()).spawn().expect("ebb");
+    let mut line = String::new();
+    let stderr = watch.stderr.take().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).expect("a line");
+    let address = line.split("listening on ").nth(1).expect("an address").trim();
+    let address = address.trim_end_matches("/metrics");
+    let top = |path: &str| {
+        let mut go = Command::new("go");
+        go.env("PPROF_TMPDIR", folder.path());
+        Finished::by(go.args(["tool", "pprof", "-top"]).arg(format!("{address}{path}")))
+    };
+    top("/debug/pprof/heap").expect(0, &[], &[]);
+    std::thread::sleep(Duration::from_secs(3));
+    top("/debug/pprof/heap").expect(0, &["Type: inuse_space", " planted"], &[]);
+    top("/debug/pprof/allocs").expect(0, &["Type: alloc_space", " cached"], &[]);
+    watch.kill().expect("ebb");
+    watch.wait().expect("ebb");
+}
+
+#[test]
 fn a_command_is_profiled_from_its_start_to_its_end() {
     let folder = harness::folder();
     let source = LEAK.replace("for (;;)", "for (int n = 0; n < 600; n++)");
