@@ -221,4 +221,26 @@ static void charge(void) {
     free(block);
 }
 
-CASES(CASE(burst), CASE(held), CASE(two_bursts), CASE(near_limit), CASE(growing), CASE(charge))
+/* Pressure: what is free returns at once. The argument is the file that $MEMORY_PRESSURE_WATCH names; here it is ours. All
+ * descriptors are closed meanwhile, as a daemon does. Prints after how many milliseconds the memory was returned. */
+static void pressed(void) {
+    enum { PRESSED_BLOCKS = 64 << 10 };
+    void **block = pointers(PRESSED_BLOCKS);
+    size_t start = resident_bytes();
+    take(block, PRESSED_BLOCKS, 1000, 1);
+    give_back(block, PRESSED_BLOCKS);
+    sleep_ms(250);
+    for (int file = 3; file < 64; file++) close(file);
+    CHECK(resident_bytes() > start + 32 * MIB);
+    int file = open(arguments[1], O_WRONLY | O_TRUNC);
+    CHECK(file == 3);
+    static const char text[] = "some avg10=50.00 avg60=0.00 avg300=0.00 total=9000000\n";
+    CHECK(write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    CHECK(close(file) == 0);
+    double then = now_seconds();
+    while (resident_bytes() > start + 8 * MIB && now_seconds() < then + 5) sleep_ms(5);
+    printf("returned after %.0f\n", (now_seconds() - then) * 1000);
+    fflush(stdout);
+}
+
+CASES(CASE(burst), CASE(held), CASE(two_bursts), CASE(near_limit), CASE(growing), CASE(charge), CASE(pressed))

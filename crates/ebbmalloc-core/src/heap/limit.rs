@@ -82,6 +82,21 @@ impl<O: Os> Heap<O> {
         self.parts.pressure.near.load(Ordering::Relaxed)
     }
 
+    /// Tasks of the process or of its neighbours wait for memory: the next tick returns all that is free.
+    pub fn set_pressed(&self, pressed: bool) {
+        self.parts.pressure.pressed.store(pressed, Ordering::Relaxed);
+        if pressed {
+            self.arena.note_scarcity(true);
+        }
+    }
+
+    /// Bytes of free pages that are resident, and of slots in caches, as of the last tick.
+    pub fn free_bytes(&self) -> usize {
+        let dirty_bytes = self.arena.lock(&self.os).dirty_granules * crate::size::GRANULE;
+        let counted = [&self.counters.cached_bytes, &self.counters.free_page_bytes];
+        dirty_bytes + counted.map(|bytes| bytes.load(Ordering::Relaxed)).iter().sum::<usize>()
+    }
+
     /// Whether a thread is looking right now.
     pub(super) fn is_looking(&self) -> bool {
         self.parts.pressure.looking.load(Ordering::Relaxed)

@@ -8,6 +8,7 @@ use crate::cache::cache::Cache;
 use crate::os::Os;
 use crate::slab::bin::{Bin, Supply};
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
 
 impl<O: Os> Parts<O> for HeapParts {
     const SHARDS: usize = SHARDS;
@@ -65,7 +66,7 @@ impl<O: Os> Parts<O> for HeapParts {
     }
 
     fn is_near_limit(heap: &Heap<O>) -> bool {
-        heap.is_near_limit()
+        heap.is_near_limit() || heap.parts.pressure.pressed.load(Ordering::Relaxed)
     }
 
     fn count_free_pages(heap: &Heap<O>) -> Option<usize> {

@@ -8,6 +8,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub struct Pressure {
     pub(super) looking: AtomicBool,
     pub(super) near: AtomicBool,
+    /// Tasks wait for memory: the next tick returns all that is free. Written by the purger.
+    pub(super) pressed: AtomicBool,
     /// Fresh bytes at the last look.
     pub(super) seen_at: AtomicUsize,
     /// Fresh bytes at which the next look is due, less [`GROWTH_STEP`]: zero at the start.
@@ -24,6 +26,7 @@ impl Pressure {
         Self {
             looking: AtomicBool::new(false),
             near: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
             seen_at: AtomicUsize::new(0),
             due_at: AtomicUsize::new(0),
             untouched: AtomicUsize::new(0),

@@ -68,6 +68,11 @@ impl Linux {
     }
 }
 
+/// The value that the variable `name` had when the program started. None in a privileged program.
+pub(super) fn at_start(os: &Linux, name: &[u8]) -> Option<&'static [u8]> {
+    if os.is_privileged() { None } else { value_in(os.kernel_copy(), name) }
+}
+
 impl Copy {
     const UNREAD: usize = 0;
     const READING: usize = 1;

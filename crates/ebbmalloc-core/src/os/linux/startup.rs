@@ -90,17 +90,18 @@ impl Linux {
         NonNull::new(mapped.ok()? as *mut u8)
     }
 
-    /// Writes all of `text` to an open descriptor, best effort.
-    pub(super) fn write_descriptor(&self, descriptor: usize, text: &[u8]) {
+    /// Writes all of `text` to an open descriptor; false if that fails.
+    pub(super) fn write_descriptor(&self, descriptor: usize, text: &[u8]) -> bool {
         let mut rest = text;
         while !rest.is_empty() {
             // SAFETY: `rest` is readable for as many bytes as we say.
             match unsafe { call(nr::WRITE, [descriptor, rest.as_ptr() as usize, rest.len()]) } {
                 Err(Errno::INTR) => {}
-                Err(_) => return,
+                Err(_) => return false,
                 Ok(bytes) => rest = rest.get(bytes..).unwrap_or_default(),
             }
         }
+        true
     }
 }
 

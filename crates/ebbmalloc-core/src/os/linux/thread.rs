@@ -101,7 +101,7 @@ impl Linux {
 
     /// In the purger: gives it a table of descriptors of its own, an empty one, so that a file that it
     /// opens never has the number that the program's next one is expected to have. False where the
-    /// kernel cannot (before Linux 5.9): no file may be opened then. Its messages are lost.
+    /// kernel cannot (before Linux 5.9): no file may be opened then.
     pub fn leave_descriptors(&self) -> bool {
         const ALL: usize = u32::MAX as usize;
         const CLOSE_RANGE_UNSHARE: usize = 2;

@@ -8,6 +8,7 @@ use super::super::publish::{self, Purging};
 use super::super::thread::{set_apart, visit_cache};
 use super::pause::{Pause, Rhythm, START_BYTES, Ticked};
 use super::schedule::Schedule;
+use super::stalls::Watch;
 use super::thread::Thread;
 use crate::base::life::Order;
 use crate::cache::cache::Cache;
@@ -204,26 +205,25 @@ impl Purger {
     fn run(&self) {
         let mut quiet = 0;
         let mut locked = false;
-        let mut descriptors_left = false;
+        let mut watch = Watch::new();
         // Pages are returned at the second tick, T after the first. So the first can come early.
         let mut wait_ms = self.interval_ms() / 2;
         self.pause.end();
         let mut rhythm = Rhythm::new();
         loop {
-            if !self.sleep(wait_ms, &mut rhythm) {
+            if !self.sleep(wait_ms, &mut rhythm, &mut watch) {
                 return self.set_wanted(START, true);
             }
             // Not before the first sleep: the kernel takes up to 10 ms for it, and the end of a short program would wait.
             HEAP.os.prepare_membarrier();
             let freed_bytes = HEAP.freed_bytes();
             let before = HEAP.os.thread_cpu_ns();
-            // A single-threaded program may rely on the numbers of its descriptors.
-            descriptors_left =
-                HEAP.is_near_limit() && (descriptors_left || HEAP.os.leave_descriptors());
-            if descriptors_left {
+            if HEAP.is_near_limit() && watch.may_open() {
                 HEAP.refresh_pressure();
             }
             let tick = self.measured_tick(None);
+            HEAP.set_pressed(false);
+            watch.ticked();
             lease::look(None);
             self.thread.ask_for_look();
             let cpu_ns = HEAP.os.thread_cpu_ns() - before;
@@ -255,7 +255,7 @@ impl Purger {
 
     /// In the thread: sleeps for `wait_ms`. If a burst ends the pause, it sleeps half an interval from then. It goes on
     /// sleeping after a wake-up without a reason. False as soon as the thread has to end.
-    fn sleep(&self, wait_ms: u64, rhythm: &mut Rhythm) -> bool {
+    fn sleep(&self, wait_ms: u64, rhythm: &mut Rhythm, watch: &mut Watch) -> bool {
         let mut until = HEAP.os.now_ms() + wait_ms;
         loop {
             let now = HEAP.os.now_ms();
@@ -266,7 +266,13 @@ impl Purger {
                     until = until.min(now + self.interval_ms() / 2);
                 }
                 Order::Nothing if now >= until => break,
-                Order::Nothing => self.thread.sleep(until - now),
+                Order::Nothing => {
+                    self.thread.sleep(watch.sleep_ms(until - now));
+                    if watch.is_pressed() {
+                        HEAP.set_pressed(true);
+                        break;
+                    }
+                }
             }
         }
         self.pause.end();

@@ -10,6 +10,7 @@ pub mod nr {
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const READ: usize = 63;
+    pub const PREAD64: usize = 67;
     pub const WRITE: usize = 64;
     pub const READLINKAT: usize = 78;
     pub const EXIT: usize = 93;

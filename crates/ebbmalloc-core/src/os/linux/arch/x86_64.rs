@@ -15,6 +15,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 14;
     pub const SCHED_YIELD: usize = 24;
     pub const MREMAP: usize = 25;
+    pub const PREAD64: usize = 17;
     pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;

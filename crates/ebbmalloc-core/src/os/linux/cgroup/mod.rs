@@ -31,6 +31,19 @@ impl Linux {
         self.with_texts(|texts| self.least_processors(texts))
     }
 
+    /// Calls `open` with the file that tells the memory pressure of the process's cgroup; version 2 alone has it.
+    pub(super) fn cgroup_pressure<T>(&self, open: impl Fn(&CStr) -> Option<T>) -> Option<T> {
+        self.with_texts(|texts| {
+            let mut opened = None;
+            texts.each_cgroup(b"memory", |version, folder, _| {
+                if version == Version::Two && opened.is_none() {
+                    opened = folder.file(c"/memory.pressure").and_then(&open);
+                }
+            });
+            opened
+        })
+    }
+
     /// Calls `work` with what the kernel tells of this process.
     fn with_texts<T>(&self, work: impl FnOnce(&mut Texts) -> Option<T>) -> Option<T> {
         // Not on the stack, which may be a small one.
