@@ -221,7 +221,7 @@ static void charge(void) {
     free(block);
 }
 
-/* Pressure: what is free returns at once. The argument is the file that $MEMORY_PRESSURE_WATCH names; here it is ours. All
+/* Under pressure all free memory is returned at once. The argument is the file that $MEMORY_PRESSURE_WATCH names; here it is ours. All
  * descriptors are closed meanwhile, as a daemon does. Prints after how many milliseconds the memory was returned. */
 static void pressed(void) {
     enum { PRESSED_BLOCKS = 64 << 10 };
