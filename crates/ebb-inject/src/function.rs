@@ -1,10 +1,10 @@
 //! What is called in a process: glibc's malloc_trim, the locks that it takes, and the code by which a thread
 //! comes back.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use ebb_inspect::exact::usize_of;
+use ebb_inspect::file::NamedFile;
 use ebb_inspect::image::Image;
 use ebb_inspect::memory::Memory;
 use ebb_inspect::{Mapping, Target, Unreadable, Unsupported, glibc};
@@ -73,7 +73,7 @@ impl Function {
 const MOST_CODE_BYTES: u64 = 64 << 20;
 
 /// The first such code in a mapping.
-fn restorer(file: &File, mapping: &Mapping) -> Option<u64> {
+fn restorer(file: &NamedFile, mapping: &Mapping) -> Option<u64> {
     if mapping.len() > MOST_CODE_BYTES {
         return None;
     }
@@ -87,7 +87,7 @@ fn restorer(file: &File, mapping: &Mapping) -> Option<u64> {
 /// the process: it is about to run there.
 fn same_code(
     target: &Target,
-    file: &File,
+    file: &NamedFile,
     mapping: &Mapping,
     address: u64,
 ) -> Result<(), NotFound> {

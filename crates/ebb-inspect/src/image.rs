@@ -1,7 +1,6 @@
 //! A program or library as it lies in a process: where its data is, which variables and functions have a name, which
 //! texts it holds.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use object::elf::{self, FileHeader64, SectionType, SymbolType};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache};
 
+use crate::file::NamedFile;
 use crate::target::{Mapping, Target};
 
 /// A file is searched in pieces of this size.
@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A mapped program or library of 64 bits.
 #[derive(Debug)]
 pub struct Image {
-    file: File,
+    file: NamedFile,
     /// What an address in the file is moved by: nothing for a program of fixed addresses.
     moved: u64,
     /// Its writable segments in the process, what the file does not hold (`.bss`) included.
@@ -36,13 +36,13 @@ impl Image {
         let is_program = target.process().exe().is_ok_and(|exe| exe == path);
         let file = match is_program {
             // Open to all who may look at the process, also if another file has its name now.
-            true => File::open(format!("/proc/{}/exe", target.pid())),
+            true => NamedFile::open(Path::new(&format!("/proc/{}/exe", target.pid()))),
             false => target.open_mapped(mapping),
         };
         Self::read(file.ok()?, start)
     }
 
-    fn read(file: File, start: u64) -> Option<Self> {
+    fn read(file: NamedFile, start: u64) -> Option<Self> {
         let data = &ReadCache::new(&file);
         let header = FileHeader64::<Endianness>::parse(data).ok()?;
         let endian = header.endian().ok()?;

@@ -59,6 +59,7 @@ pub mod breakdown;
 pub mod cpython;
 pub mod ebbmalloc;
 pub mod exact;
+pub mod file;
 pub mod glibc;
 pub mod heap;
 pub mod image;

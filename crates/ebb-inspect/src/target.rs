@@ -1,12 +1,12 @@
 //! A process as it is read: its mappings, its memory, its program.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use procfs::ProcError;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process, VmFlags};
 
+use crate::file::NamedFile;
 use crate::memory::Unreadable;
 use crate::memory::process::ProcessMemory;
 
@@ -179,12 +179,12 @@ impl Target {
 
     /// The file that a mapping shows: the one that was mapped, also if another has its name now. Where that takes
     /// a right that we have not, the one that has its name.
-    pub fn open_mapped(&self, mapping: &Mapping) -> io::Result<File> {
+    pub fn open_mapped(&self, mapping: &Mapping) -> io::Result<NamedFile> {
         let (start, end) = (mapping.start, mapping.end);
         let by_mapping = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid());
-        File::open(by_mapping).or_else(|_| {
+        NamedFile::open(Path::new(&by_mapping)).or_else(|_| {
             let path = mapping.file().ok_or(io::ErrorKind::NotFound)?;
-            File::open(self.path_of(path))
+            NamedFile::open(&self.path_of(path))
         })
     }
 

@@ -5,10 +5,10 @@
 //! of its C library, so that is found out before.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use ebb_allocators::Allocator;
+use ebb_inspect::file::NamedFile;
 use object::read::elf::{FileHeader, SectionTable};
 use object::{Endianness, ReadCache, elf};
 
@@ -63,7 +63,7 @@ enum Side {
 
 fn versions(path: &Path, side: Side) -> BTreeMap<String, Vec<String>> {
     let read = || -> Option<BTreeMap<String, Vec<String>>> {
-        let data = ReadCache::new(File::open(path).ok()?);
+        let data = ReadCache::new(NamedFile::open(path).ok()?);
         let header = elf::FileHeader64::<Endianness>::parse(&data).ok()?;
         let endian = header.endian().ok()?;
         of_sections(endian, &data, &header.sections(endian, &data).ok()?, side).ok()
@@ -73,8 +73,8 @@ fn versions(path: &Path, side: Side) -> BTreeMap<String, Vec<String>> {
 
 fn of_sections<'data>(
     endian: Endianness,
-    data: &'data ReadCache<File>,
-    sections: &SectionTable<'data, elf::FileHeader64<Endianness>, &'data ReadCache<File>>,
+    data: &'data ReadCache<NamedFile>,
+    sections: &SectionTable<'data, elf::FileHeader64<Endianness>, &'data ReadCache<NamedFile>>,
     side: Side,
 ) -> object::Result<BTreeMap<String, Vec<String>>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();

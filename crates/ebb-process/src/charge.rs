@@ -129,7 +129,8 @@ fn open(pid: i32) -> Result<(Process, Elf, PathBuf), Unreadable> {
 
 /// Where a file that a process names lies for us, links followed: one file, one name.
 fn here(root: &Root, path: &Path) -> PathBuf {
-    root.resolve(path).unwrap_or_else(|_| path.to_owned())
+    let unresolved = || root.folder().join(path.strip_prefix("/").unwrap_or(path));
+    root.resolve(path).unwrap_or_else(|_| unresolved())
 }
 
 /// Where a library is opened that a process has loaded from one of its descriptors (`carried`), closed or not.

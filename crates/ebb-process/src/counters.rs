@@ -102,8 +102,13 @@ impl Counters {
     }
 
     fn place(&self, pid: i32, started: u64, memory: &Memory) -> Option<Place> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        *places.entry((pid, started)).or_insert_with(|| find(pid, memory))
+        let known = || self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = known().get(&(pid, started)) {
+            return *place;
+        }
+        // Not while others wait: the process may not answer.
+        let found = find(pid, memory);
+        *known().entry((pid, started)).or_insert(found)
     }
 }
 

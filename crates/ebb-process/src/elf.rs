@@ -6,10 +6,10 @@
 //! browser of 200 MB costs as little as `ls`.
 
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use ebb_allocators::Allocator;
+use ebb_inspect::file::NamedFile;
 use object::elf;
 use object::read::StringTable;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
@@ -132,7 +132,7 @@ pub enum ElfError {
 impl Elf {
     /// Reads the facts of the file at `path`.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
-        let data = ReadCache::new(File::open(path)?);
+        let data = ReadCache::new(NamedFile::open(path)?);
         let kind = object::FileKind::parse(&data)?;
         match kind {
             object::FileKind::Elf32 => {
@@ -329,7 +329,7 @@ where
 
 /// The address within its file of the first of `names` that the file defines as data.
 pub fn data_symbol(path: &Path, names: &[&str]) -> Option<u64> {
-    let data = ReadCache::new(File::open(path).ok()?);
+    let data = ReadCache::new(NamedFile::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
     let symbol = file.dynamic_symbols().find(|symbol| {
         symbol.is_definition()
@@ -341,7 +341,7 @@ pub fn data_symbol(path: &Path, names: &[&str]) -> Option<u64> {
 
 /// Whether the file's dynamic symbol table defines one of `names`.
 pub fn exports(path: &Path, names: &[&str]) -> bool {
-    let Ok(file) = File::open(path) else {
+    let Ok(file) = NamedFile::open(path) else {
         return false;
     };
     let data = ReadCache::new(file);

@@ -7,20 +7,54 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use procfs::process::Process;
 
 use super::charge::{self, Unreadable};
+use super::patience::unless_stuck;
+
+/// Linux: three quarters of the largest stack that a program starts with, 8 MiB.
+const MOST_TEXT_BYTES: u64 = 6 << 20;
+/// After so many processes that do not answer, no command line is read any more.
+const MOST_SILENT: usize = 5;
 
 /// Variables and their values; of two with one name the first counts, as for getenv.
 pub type Variables = BTreeMap<OsString, OsString>;
 
 /// What the process was started with.
 pub fn at_start(pid: i32) -> Result<Variables, Unreadable> {
-    let bytes =
-        std::fs::read(format!("/proc/{pid}/environ")).map_err(|error| charge::io_reason(&error))?;
+    let bytes = texts(pid, "environ").map_err(|error| charge::io_reason(&error))?;
     Ok(variables(bytes.split(|&byte| byte == 0)))
+}
+
+/// The words of its command line; none of one that does not answer, or has ended.
+pub fn command_line(pid: i32) -> Vec<String> {
+    // Those of all processes are searched for a name: each that does not answer costs a second.
+    static SILENT: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: only a count.
+    if SILENT.load(Ordering::Relaxed) >= MOST_SILENT {
+        return Vec::new();
+    }
+    let Some(read) = unless_stuck(Duration::from_secs(1), move || texts(pid, "cmdline")) else {
+        SILENT.fetch_add(1, Ordering::Relaxed);
+        return Vec::new();
+    };
+    let bytes = read.unwrap_or_default();
+    let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// A file of texts in the memory of process `pid`, which says itself where they lie: no more of it than a program can be
+/// started with.
+fn texts(pid: i32, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(format!("/proc/{pid}/{name}"))?.take(MOST_TEXT_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What the process has now.

@@ -6,9 +6,10 @@
 
 use std::path::PathBuf;
 
-use procfs::process::{Process, all_processes};
+use procfs::process::all_processes;
 
 use super::cgroup::Place;
+use super::environ;
 use super::target::{self, NotFound};
 use super::tree::{self, Tree};
 use crate::snapshot::TargetKind;
@@ -119,7 +120,7 @@ impl Followed {
 
 fn command(pid: i32) -> Option<Command> {
     let (_, program) = tree::identity(pid)?;
-    let words = Process::new(pid).ok()?.cmdline().ok()?;
+    let words = environ::command_line(pid);
     (!words.is_empty()).then_some(Command { program, words })
 }
 

@@ -70,8 +70,13 @@ impl Searched {
             return search(budget);
         };
         let key = (data.dev(), data.ino(), data.mtime());
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(key).or_insert_with(|| search(budget))
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&key) {
+            return *found;
+        }
+        // Not while others wait: the file system may not answer.
+        let found = search(budget);
+        *known().entry(key).or_insert(found)
     }
 }
 

@@ -5,11 +5,11 @@
 //! do without. Used by `ebb check` and `ebb why`. It reads the whole file once, in pieces.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use ebb_allocators::Allocator;
+use ebb_inspect::file::NamedFile;
 use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind, SymbolKind};
 
 use super::elf::Elf;
@@ -82,7 +82,7 @@ impl fmt::Display for Inside {
 /// The allocator inside the program at `path`, if one is found. That none is found proves nothing
 /// about allocators that are not known here.
 pub fn inside(path: &Path) -> Option<Inside> {
-    let data = ReadCache::new(File::open(path).ok()?);
+    let data = ReadCache::new(NamedFile::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
     if super::runtime::is_go(path) {
         return Some(Inside::Go);
@@ -113,7 +113,7 @@ fn is_idle_in_cpython<'a>(file: &impl Object<'a>) -> bool {
 /// its constants. These are searched as far as `budget` goes, in bytes for all files.
 pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'static str> {
     let unreadable = "it cannot be read";
-    let data = ReadCache::new(File::open(path).map_err(|_| unreadable)?);
+    let data = ReadCache::new(NamedFile::open(path).map_err(|_| unreadable)?);
     let Ok(file) = object::File::parse(&data) else {
         // Mapped to be executed, and no program: code that another program made.
         return Ok(None);
@@ -193,7 +193,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 fn by_texts(path: &Path) -> Option<Inside> {
     let longest = TEXTS.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
-    let mut file = File::open(path).ok()?;
+    let mut file = NamedFile::open(path).ok()?;
     let mut found = [false; TEXTS.len()];
     let mut piece = Vec::with_capacity(PIECE_BYTES + longest);
     loop {

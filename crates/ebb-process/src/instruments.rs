@@ -43,7 +43,7 @@ pub fn of(pid: i32) -> Vec<Instrument> {
     let Ok(process) = Process::new(pid) else {
         return Vec::new();
     };
-    let words = process.cmdline().unwrap_or_default();
+    let words = environ::command_line(process.pid);
     let variables = environ::at_start(pid).unwrap_or_default();
     let variable = |name: &str| {
         let value = variables.get(std::ffi::OsStr::new(name))?;

@@ -6,7 +6,8 @@
 //! - [`snapshot`]: the facts of one look, as plain data.
 //! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
 //! - [`library`], [`carried`]: an allocator's library that fits a program; the one that this program carries.
-//! - [`root`], [`environ`], [`inherited`], [`look`]: how a process sees files and variables; limits of a look.
+//! - [`root`], [`environ`], [`inherited`]: how a process sees files and variables.
+//! - [`look`], [`patience`]: limits of a look, and the end of waiting.
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`record`], [`recording`], [`whole_file`]: one line of JSON per look, days of them in a folder; a file whole or not at all.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
@@ -35,6 +36,7 @@ pub mod look;
 pub mod machine;
 pub mod mappings;
 mod memory;
+pub mod patience;
 pub mod pool;
 pub mod pprof;
 pub mod profile;

@@ -4,10 +4,12 @@
 //! pointers of the threads, and the devices that are tmpfs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 
+use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process, Syscall};
 
-use super::charge::{Unreadable, reason};
+use super::charge::{Unreadable, io_reason, reason};
 use crate::snapshot::{Kind, Usage};
 
 /// The most that glibc, musl and language runtimes put below a thread's stack as a guard.
@@ -56,9 +58,68 @@ impl Hints {
     }
 }
 
+/// Four times what the kernel allows without a setting (`vm.max_map_count`): 150 MB of ours.
+const MOST_MAPPINGS: usize = 262_144;
+/// So many are parsed at a time, and then only what is used here is kept.
+const PIECE_MAPPINGS: usize = 256;
+/// The fields of `smaps` that are used here.
+const FIELDS: [&str; 10] = [
+    "Rss",
+    "Pss",
+    "Anonymous",
+    "Swap",
+    "SwapPss",
+    "Private_Clean",
+    "Private_Dirty",
+    "AnonHugePages",
+    "ShmemPmdMapped",
+    "KernelPageSize",
+];
+
 /// Reads the mappings of a process.
 pub fn read(process: &Process) -> Result<MemoryMaps, Unreadable> {
-    process.smaps().map_err(reason)
+    let smaps = process.open_relative("smaps").map_err(reason)?;
+    read_from(BufReader::new(smaps))
+}
+
+fn read_from(smaps: impl BufRead) -> Result<MemoryMaps, Unreadable> {
+    let mut all = Vec::new();
+    let (mut piece, mut mappings) = (Vec::new(), 0);
+    for line in smaps.split(b'\n') {
+        let line = line.map_err(|error| io_reason(&error))?;
+        // A mapping begins with its address, a field with its name.
+        let begins = line.first().is_some_and(|first| !first.is_ascii_uppercase());
+        if begins && mappings == PIECE_MAPPINGS {
+            parse(&piece, &mut all)?;
+            piece.clear();
+            mappings = 0;
+        }
+        mappings += usize::from(begins);
+        if all.len() + mappings > MOST_MAPPINGS {
+            return Err(Unreadable::Other(format!("it has more than {MOST_MAPPINGS} mappings")));
+        }
+        piece.extend_from_slice(&line);
+        piece.push(b'\n');
+    }
+    parse(&piece, &mut all)?;
+    let mut maps = MemoryMaps::from_buf_read(&b""[..]).map_err(reason)?;
+    maps.0 = all;
+    Ok(maps)
+}
+
+/// Adds the mappings of a piece of `smaps`.
+fn parse(piece: &[u8], all: &mut Vec<MemoryMap>) -> Result<(), Unreadable> {
+    for mut map in MemoryMaps::from_buf_read(piece).map_err(reason)?.0 {
+        let fields = &mut map.extension.map;
+        let is_swapped = fields.get("Swap").is_some_and(|&bytes| bytes > 0);
+        // What is not there counts as 0, and without its share, swap counts whole.
+        fields.retain(|name, bytes| {
+            FIELDS.contains(&name.as_str()) && (*bytes > 0 || is_swapped && name == "SwapPss")
+        });
+        fields.shrink_to_fit();
+        all.push(map);
+    }
+    Ok(())
 }
 
 /// Sums the mappings up by kind.

@@ -3,9 +3,9 @@
 //! Used by `ebb why` and its kin. Most are known by the name of the program or of a library that is
 //! mapped; Go by a section that its linker puts into every program, also into stripped ones.
 
-use std::fs::File;
 use std::path::Path;
 
+use ebb_inspect::file::NamedFile;
 use object::{Object, ReadCache};
 use procfs::process::{MMapPath, MemoryMaps};
 
@@ -52,7 +52,7 @@ fn is_free_threaded(name: &str) -> bool {
 
 /// Whether the program at `path` was made by Go's linker.
 pub fn is_go(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else {
+    let Ok(file) = NamedFile::open(path) else {
         return false;
     };
     let data = ReadCache::new(file);

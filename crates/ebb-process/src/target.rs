@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use procfs::process::{Process, Stat, all_processes};
 
 use super::cgroup::Place;
+use super::environ;
 use super::tree::{Tree, shown_by};
 use crate::snapshot::{Target, TargetKind};
 
@@ -153,6 +155,19 @@ fn without_memory(stat: &Stat, goes_on: bool) -> Option<NotFound> {
     }
 }
 
+/// The process that waits for us, if we look for it: as little a target as we are.
+static SUPERVISOR: AtomicI32 = AtomicI32::new(0);
+
+/// Says which process waits for this one.
+pub fn set_supervisor(pid: i32) {
+    // Relaxed: set before anything is looked at.
+    SUPERVISOR.store(pid, Ordering::Relaxed);
+}
+
+fn is_own(pid: i32) -> bool {
+    pid == std::process::id() as i32 || pid == SUPERVISOR.load(Ordering::Relaxed)
+}
+
 /// The names of running processes that are like this one, the nearest first.
 fn nearest(asked: &str) -> Vec<String> {
     const LEAST_LIKE: f64 = 0.8;
@@ -162,11 +177,10 @@ fn nearest(asked: &str) -> Vec<String> {
     }
     let mut names: Vec<(f64, String)> = Vec::new();
     for process in all_processes().into_iter().flatten().flatten() {
-        let own = process.pid == std::process::id() as i32;
-        let Some(stat) = process.stat().ok().filter(|_| !own) else {
+        let Some(stat) = process.stat().ok().filter(|it| !is_own(it.pid)) else {
             continue;
         };
-        let script = process.cmdline().unwrap_or_default().into_iter().nth(1);
+        let script = environ::command_line(process.pid).into_iter().nth(1);
         let script = script.filter(|word| !word.starts_with('-'));
         let script = script.and_then(|word| {
             let name = Path::new(&word).file_name()?;
@@ -192,13 +206,12 @@ fn like(names: &[String]) -> String {
 
 /// The processes of that name whose ancestors do not have it, without ourselves.
 fn of_name(name: &str) -> Vec<i32> {
-    let own = std::process::id() as i32;
     let mut parents: std::collections::BTreeMap<i32, i32> = std::collections::BTreeMap::new();
     let mut matching = BTreeSet::new();
     for process in all_processes().into_iter().flatten().flatten() {
         let Ok(stat) = process.stat() else { continue };
         parents.insert(process.pid, stat.ppid);
-        if process.pid != own
+        if !is_own(process.pid)
             && is_called(&process, &stat.comm, name)
             && shown_by(process.pid).is_some()
         {
@@ -225,19 +238,16 @@ fn is_called(process: &Process, comm: &str, name: &str) -> bool {
     comm == name
         || process.exe().is_ok_and(|exe| exe.file_name() == Path::new(name).file_name())
         // A script is called by its own name, whatever interprets it.
-        || process.cmdline().is_ok_and(|words| {
-            words
-                .iter()
-                .take(2)
-                .filter(|word| !word.starts_with('-'))
-                .any(|word| Path::new(word).file_name() == Path::new(name).file_name())
-        })
+        || environ::command_line(process.pid)
+            .iter()
+            .take(2)
+            .filter(|word| !word.starts_with('-'))
+            .any(|word| Path::new(word).file_name() == Path::new(name).file_name())
 }
 
 /// The processes to look at: the roots and, unless told otherwise, their descendants. One whose first thread has ended
 /// goes by the number of another.
 pub fn processes(resolved: &Resolved, with_children: bool) -> Vec<i32> {
-    let own = std::process::id() as i32;
     let mut seen = BTreeSet::new();
     resolved
         .roots
@@ -246,7 +256,7 @@ pub fn processes(resolved: &Resolved, with_children: bool) -> Vec<i32> {
             (true, Ok(tree)) => tree.pids().to_vec(),
             _ => vec![root],
         })
-        .filter(|&pid| pid != own && seen.insert(pid))
+        .filter(|&pid| !is_own(pid) && seen.insert(pid))
         .map(|pid| shown_by(pid).unwrap_or(pid))
         .collect()
 }

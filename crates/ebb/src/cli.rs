@@ -10,6 +10,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
 use crate::exit::{Exit, Failure};
+use crate::supervised::supervised;
 use crate::terminal::warn;
 
 /// Find out whether a Linux service keeps memory that it has freed, and measure what another allocator gains.
@@ -67,13 +68,24 @@ pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
         Command::Run(args) => return code(commands::run::execute(args)),
         Command::Compare(args) => commands::compare::execute(&args),
         Command::Burst(args) => commands::burst::execute(&args),
+        Command::Why(args) if args.looks_once() => {
+            return supervised(|| code(commands::why::execute(&args).map(ExitCode::from)));
+        }
+        Command::Snap(args) if args.looks_once() => {
+            return supervised(|| code(commands::snap::execute(&args).map(ExitCode::from)));
+        }
+        Command::Trim(args) if args.looks_once() => {
+            return supervised(|| code(commands::trim::execute(&args).map(ExitCode::from)));
+        }
+        Command::Check(args) => {
+            return supervised(|| code(commands::check::execute(&args).map(ExitCode::from)));
+        }
         Command::Why(args) => commands::why::execute(&args),
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
         Command::Profile(args) => commands::profile::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),
-        Command::Check(args) => commands::check::execute(&args),
         Command::Fix(args) => commands::fix::execute(&args),
         Command::Library(args) => commands::library::execute(&args),
     };

@@ -7,7 +7,7 @@
 //! - [`exit`]: exit codes and failures.
 //! - `arguments`, `terminal`, `signals`, `paint`: times and sizes of an argument; stdout and stderr; what ends a
 //!   long command; colours.
-//! - `look`: one look at a target.
+//! - `look`: one look at a target; `supervised`: in a process of its own.
 //! - `burst`: sends bursts of requests.
 //! - `relief`: makes a process or a cgroup give memory back.
 //! - `commands`: one verb per file.
@@ -22,4 +22,5 @@ mod look;
 mod paint;
 mod relief;
 mod signals;
+mod supervised;
 mod terminal;

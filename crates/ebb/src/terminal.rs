@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Nothing panics because a reader went away: the runtime
 //! ignores SIGPIPE, so a write fails with an error that ends the program quietly.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
@@ -19,11 +20,35 @@ const MOST_COLUMNS: usize = 100;
 /// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`], a full disk [`Exit::NotWritten`].
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(plain(text).as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => error.into(),
         _ => Failure::new(Exit::NotWritten, format!("stdout was not written: {error}")),
     })
+}
+
+/// The sequences that `paint` writes.
+const COLOURS: [&str; 4] = ["\u{1b}[0m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
+
+/// Without what a terminal would obey: a process and a file may have any name.
+fn plain(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(obeyed) {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let colour = COLOURS.iter().find(|colour| after.starts_with(**colour));
+        let len =
+            colour.map_or_else(|| after.chars().next().map_or(0, char::len_utf8), |it| it.len());
+        out.push_str(colour.unwrap_or(&"\u{fffd}"));
+        rest = &after[len..];
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 /// Writes a value as JSON to stdout: one line, or indented.
@@ -35,7 +60,7 @@ pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(
 
 /// Writes one line for the user to stderr. Where stderr is closed, the line is lost.
 pub fn warn(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "ebb: {line}");
+    let _ = writeln!(io::stderr().lock(), "ebb: {}", plain(line));
 }
 
 /// Says where the library at `path` is from, if it is the one that `ebb` carries.
@@ -58,4 +83,19 @@ pub fn columns() -> usize {
     }
     let width = comfy_table::Table::new().width().map_or(0, usize::from);
     width.clamp(LEAST_COLUMNS, MOST_COLUMNS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        assert_eq!(
+            plain("a\u{1b}]0;b\u{7}\r\n\tc\u{9b}1m"),
+            "a\u{fffd}]0;b\u{fffd}\u{fffd}\n\tc\u{fffd}1m"
+        );
+        let painted = "\u{1b}[31mBad:\u{1b}[0m a\u{1b}[5mb";
+        assert_eq!(plain(painted), "\u{1b}[31mBad:\u{1b}[0m a\u{fffd}[5mb");
+    }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 
+use crate::file::NamedFile;
 use crate::heap::Unsupported;
 use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
@@ -79,7 +80,7 @@ fn defining<'a>(target: &Target, mappings: &'a [Mapping]) -> Option<Defining<'a>
 
 /// `_PyRuntime` and `PyType_Type` of a file that defines both.
 fn symbols(path: &Path) -> Option<([u64; 2], ObjectKind)> {
-    let data = ReadCache::new(std::fs::File::open(path).ok()?);
+    let data = ReadCache::new(NamedFile::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
     if file.architecture() != object::Architecture::X86_64 || !file.is_64() {
         return None;

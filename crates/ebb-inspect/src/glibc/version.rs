@@ -1,10 +1,10 @@
 //! Which glibc a process runs on: the banner that every libc carries, or what a static program keeps of it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
+use crate::file::NamedFile;
 use crate::target::{Mapping, Target};
 
 /// A version of glibc.
@@ -67,10 +67,7 @@ fn is_libc_name(name: Option<&str>) -> bool {
 }
 
 fn of_file(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Version> {
-    let read = |path: &Path| {
-        let small = fs::metadata(path).is_ok_and(|data| data.len() <= MAX_FILE_BYTES);
-        small.then(|| fs::read(path).ok()).flatten()
-    };
+    let read = |path: &Path| NamedFile::read_all(path, MAX_FILE_BYTES).ok();
     // By its mapping, which an upgrade does not change. That needs a capability.
     let mapped = mappings.iter().find(|mapping| mapping.file() == Some(path))?;
     let by_mapping =
@@ -110,7 +107,7 @@ fn of_static(bytes: &[u8]) -> Option<Version> {
 
 /// The version of the C library in the file at `path`.
 pub fn version_of(path: &Path) -> Option<Version> {
-    of_bytes(&fs::read(path).ok()?)
+    of_bytes(&NamedFile::read_all(path, MAX_FILE_BYTES).ok()?)
 }
 
 /// The version in a file's bytes.

@@ -17,8 +17,13 @@ use crate::memory::{self, NotHere};
 
 /// More objects than any process has; a list that is longer changed under our eyes.
 const MAX_OBJECTS: usize = 4096;
-/// The longest path; the value of a variable may be longer.
-const MAX_NAME_BYTES: usize = 128 << 10;
+/// Of an object's path: PATH_MAX.
+const MAX_NAME_BYTES: usize = 4 << 10;
+/// Of an entry of the environment, and of all together: more than the kernel gives to a program that starts.
+const MAX_ENTRY_BYTES: usize = 128 << 10;
+const MAX_ENVIRONMENT_BYTES: usize = 8 << 20;
+/// More program headers and entries of a dynamic section than any file has.
+const MAX_HEADERS: u64 = 1024;
 /// Divides every page.
 const PIECE_BYTES: usize = 256;
 /// `r_state` when the list is complete.
@@ -91,8 +96,8 @@ pub(super) fn objects(
     };
     let word = memory.word_bytes;
     // struct r_debug { int version; link_map *map; addr brk; int state; ... }
-    let state = memory.int(debug + 3 * word)?;
-    let mut next = memory.word(debug + word)?;
+    let state = memory.int(debug.wrapping_add(3 * word))?;
+    let mut next = memory.word(debug.wrapping_add(word))?;
     if next == 0 || state != RT_CONSISTENT {
         return Err(Unreadable::Starting);
     }
@@ -106,11 +111,11 @@ pub(super) fn objects(
         let path = if objects.is_empty() && !own.is_loader() {
             program.to_owned()
         } else {
-            cwd.join(memory.text(memory.word(next + word)?)?)
+            cwd.join(memory.text(memory.word(next.wrapping_add(word))?, MAX_NAME_BYTES)?)
         };
         let base = memory.word(next)?;
         objects.push(Object { path, base });
-        next = memory.word(next + 3 * word)?;
+        next = memory.word(next.wrapping_add(3 * word))?;
     }
     Ok(objects)
 }
@@ -123,15 +128,17 @@ pub(super) fn strings(
 ) -> Result<Vec<Vec<u8>>, Unreadable> {
     let memory = Memory::open(process, own)?;
     let array = memory.word(address)?;
-    let mut texts = Vec::new();
+    let (mut texts, mut bytes) = (Vec::new(), 0);
     // A program that has emptied its environment has no array.
-    while array != 0 && texts.len() < MAX_OBJECTS {
-        let text = memory.word(array + texts.len() as u64 * memory.word_bytes)?;
+    while array != 0 && texts.len() < MAX_OBJECTS && bytes < MAX_ENVIRONMENT_BYTES {
+        let offset = texts.len() as u64 * memory.word_bytes;
+        let text = memory.word(array.wrapping_add(offset))?;
         if text == 0 {
             return Ok(texts);
         }
-        let text = memory.text(text)?;
-        texts.push(text.into_os_string().into_vec());
+        let text = memory.text(text, MAX_ENTRY_BYTES)?.into_os_string().into_vec();
+        bytes += text.len();
+        texts.push(text);
     }
     if array == 0 {
         return Ok(texts);
@@ -149,9 +156,9 @@ fn debug_structure(process: &Process, memory: &Memory) -> Result<u64, Unreadable
     // p_vaddr is the third word on 64 bit (type and flags share the first), the third on 32 bit too.
     let mut base = None;
     let mut dynamic = None;
-    for index in 0..count {
-        let header = headers + index * size;
-        let address = memory.word(header + 2 * word)?;
+    for index in 0..count.min(MAX_HEADERS) {
+        let header = headers.wrapping_add(index.wrapping_mul(size));
+        let address = memory.word(header.wrapping_add(2 * word))?;
         match u32::try_from(memory.int(header)?) {
             Ok(libc::PT_PHDR) => base = Some(headers.wrapping_sub(address)),
             Ok(libc::PT_DYNAMIC) => dynamic = Some(address),
@@ -162,16 +169,17 @@ fn debug_structure(process: &Process, memory: &Memory) -> Result<u64, Unreadable
         return Err(Unreadable::Permission);
     };
     let mut entry = base.wrapping_add(dynamic);
-    loop {
+    for _ in 0..MAX_HEADERS {
         let tag = memory.word(entry)?;
-        let value = memory.word(entry + word)?;
+        let value = memory.word(entry.wrapping_add(word))?;
         match tag {
             DT_NULL => return Err(Unreadable::Permission),
             DT_DEBUG if value == 0 => return Err(Unreadable::Starting),
             DT_DEBUG => return Ok(value),
-            _ => entry += 2 * word,
+            _ => entry = entry.wrapping_add(2 * word),
         }
     }
+    Err(Unreadable::Permission)
 }
 
 /// The same where the loader was started as the program: it has no `DT_DEBUG`, and a symbol instead.
@@ -232,9 +240,9 @@ impl Memory {
 
     /// The text at `address`. Read in pieces that end with a page: what follows the text may lie on an
     /// unmapped one.
-    fn text(&self, address: u64) -> Result<PathBuf, Unreadable> {
+    fn text(&self, address: u64, most_bytes: usize) -> Result<PathBuf, Unreadable> {
         let mut text = Vec::new();
-        while text.len() < MAX_NAME_BYTES {
+        while text.len() < most_bytes {
             let at = address.wrapping_add(text.len() as u64);
             let mut piece = [0; PIECE_BYTES];
             let to_its_end = PIECE_BYTES - (at % PIECE_BYTES as u64) as usize;

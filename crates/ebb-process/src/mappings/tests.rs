@@ -155,3 +155,18 @@ fn pages_of_private_mappings_that_nobody_else_has_are_private() {
     let maps = MemoryMaps::from_buf_read(entries.concat().as_bytes()).unwrap();
     assert_eq!(private(&maps), (24 + 8) * 1024);
 }
+
+/// A million of them, as the kernel writes one.
+#[test]
+fn mappings_are_read_in_pieces_and_up_to_a_bound() {
+    let one = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \nSize:                  4 kB\nKernelPageSize:        4 kB\n\
+               Rss:                   4 kB\nPss:                   4 kB\nAnonymous:             4 kB\nSwap:                  0 kB\n\
+               VmFlags: rd wr mr mw me ac sd \n";
+    let read = |count: usize| read_from(one.repeat(count).as_bytes());
+    let maps = read(1000).unwrap();
+    assert_eq!(maps.0.len(), 1000);
+    let of = by_kind(&maps, &Hints::default())[&Kind::Anonymous];
+    assert_eq!((of.mappings, of.rss, of.swap), (1000, 4_096_000, 0));
+    let why = read(MOST_MAPPINGS + 1).unwrap_err().to_string();
+    assert_eq!(why, "it has more than 262144 mappings");
+}

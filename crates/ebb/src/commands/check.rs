@@ -12,6 +12,7 @@ use ebb_deploy::check::Report;
 use ebb_deploy::check::declared;
 use ebb_deploy::check::dockerfile::Stages;
 use ebb_deploy::check::process::Wanted;
+use ebb_process::patience::{ANSWERS_WITHIN, unless_stuck};
 use ebb_process::target;
 
 mod entry;
@@ -119,7 +120,15 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
         error.into()
     })?;
     let pids = target::processes(&resolved, !args.no_children);
-    Ok(processes::check(&args.target, &pids, wanted))
+    let target = args.target.clone();
+    unless_stuck(ANSWERS_WITHIN, move || processes::check(&target, &pids, wanted)).ok_or_else(
+        || {
+            let limit = ANSWERS_WITHIN.as_secs();
+            let what =
+                format!("a page or a file of {} did not answer within {limit} s", args.target);
+            Failure::new(Exit::NotEnoughEvidence, what)
+        },
+    )
 }
 
 fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, Failure> {

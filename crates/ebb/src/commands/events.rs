@@ -56,4 +56,27 @@ mod tests {
             assert_eq!(of(line), None, "{line}");
         }
     }
+
+    #[test]
+    fn no_line_panics() {
+        let parts = [
+            "1e308",
+            "-1e308",
+            "9999-12-31T23:59:59Z",
+            "0000-01-01",
+            " ",
+            "\t",
+            "\u{85}",
+            "Z",
+            "-",
+            "\u{feff}",
+            "1",
+        ];
+        fastrand::seed(7);
+        for _ in 0..20_000 {
+            let part = || parts[fastrand::usize(..parts.len())];
+            let line: String = (0..fastrand::usize(..6)).map(|_| part()).collect();
+            let _ = parse(&line);
+        }
+    }
 }

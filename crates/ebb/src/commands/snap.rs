@@ -41,6 +41,13 @@ pub struct Args {
     record: record::Args,
 }
 
+impl Args {
+    /// Whether it ends after one look.
+    pub fn looks_once(&self) -> bool {
+        self.record.folder().is_none()
+    }
+}
+
 /// A label is a row's name.
 fn label(text: &str) -> Result<String, String> {
     let length = text.chars().count();

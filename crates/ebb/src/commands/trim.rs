@@ -69,6 +69,13 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// Whether it ends after one look and changes nothing.
+    pub fn looks_once(&self) -> bool {
+        self.dry_run && self.every.is_none()
+    }
+}
+
 /// Runs the command.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let observer = Observer::default();

@@ -73,6 +73,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether it ends after one look at what runs already.
+    pub fn looks_once(&self) -> bool {
+        self.watch.is_none() && self.command.is_empty()
+    }
+
     fn targets(&self) -> Vec<String> {
         let pids = self.pid.iter().map(u32::to_string);
         self.targets.iter().cloned().chain(pids).collect()

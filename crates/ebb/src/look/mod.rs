@@ -9,12 +9,14 @@ mod process;
 mod steady;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use procfs::process::{ProcState, Process as Proc};
 
 use ebb_process::cgroup::Place;
 use ebb_process::look::{ALL_WITHIN, Depth};
+use ebb_process::patience::{ANSWERS_WITHIN, unless_stuck};
 use ebb_process::snapshot::{Cgroup, ENDED, FORMAT, Missing, Process, Snapshot};
 use ebb_process::target::{self, Resolved};
 use steady::{Identity, LEAST_BESIDE};
@@ -32,7 +34,7 @@ const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Looks at targets; remembers where counters lie between looks.
 #[derive(Debug, Default)]
-pub struct Observer(process::Known);
+pub struct Observer(Arc<process::Known>);
 
 impl Observer {
     /// Takes a snapshot. A process that ends while it is read is left out.
@@ -79,7 +81,7 @@ impl Observer {
         for &pid in pids {
             let is_late = depth != Depth::Kernel && began.elapsed() > ALL_WITHIN;
             let depth = if is_late { Depth::Kernel } else { depth };
-            let Some(process) = self.process(pid, depth, missing) else { continue };
+            let Some(process) = self.patiently(pid, depth, missing) else { continue };
             processes.push(process);
             if is_late {
                 let limit = ALL_WITHIN.as_secs();
@@ -103,11 +105,29 @@ impl Observer {
         let all = std::mem::take(processes);
         processes.extend(all.into_iter().filter_map(|process| {
             if waited(process.pid) {
-                self.process(process.pid, Depth::Objects, missing)
+                self.patiently(process.pid, Depth::Objects, missing)
             } else {
                 Some(process)
             }
         }));
+    }
+
+    /// [`Self::process`] on a thread of its own: of a process that does not answer only the kernel's figures are known.
+    fn patiently(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+        let known = Self(Arc::clone(&self.0));
+        let read = unless_stuck(ANSWERS_WITHIN, move || {
+            let mut missing = Vec::new();
+            (known.process(pid, depth, &mut missing), missing)
+        });
+        let Some((process, mut found)) = read else {
+            let process = unless_stuck(ANSWERS_WITHIN, move || process::figures(pid)).flatten()?;
+            let limit = ANSWERS_WITHIN.as_secs();
+            let why = format!("a page or a file of it did not answer within {limit} s");
+            missing.push(lacks(pid, "heap", why));
+            return Some(process);
+        };
+        missing.append(&mut found);
+        process
     }
 
     /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel. One that executes

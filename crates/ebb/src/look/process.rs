@@ -54,6 +54,11 @@ pub(super) fn read(pid: i32, depth: Depth, known: &Known) -> Option<(Process, Ve
     Some((reading.process, reading.missing))
 }
 
+/// What the kernel says of process `pid` without its files and its memory.
+pub(super) fn figures(pid: i32) -> Option<Process> {
+    kernel_figures(&Proc::new(pid).ok()?)
+}
+
 /// What the kernel says of a process; nothing for its own threads and for processes that are ending.
 fn kernel_figures(process: &Proc) -> Option<Process> {
     let (stat, status) = (process.stat().ok()?, process.status().ok()?);
@@ -62,7 +67,7 @@ fn kernel_figures(process: &Proc) -> Option<Process> {
     Some(Process {
         pid: process.pid,
         parent: stat.ppid,
-        name: stat.comm,
+        name: on_one_line(&stat.comm),
         program: process.exe().ok().map(|path| path.display().to_string()),
         started_ticks: stat.starttime,
         threads: status.threads,
@@ -82,6 +87,11 @@ fn kernel_figures(process: &Proc) -> Option<Process> {
         },
         ..Process::default()
     })
+}
+
+/// A name that its process chose, without what would end a line.
+fn on_one_line(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}")
 }
 
 impl Reading<'_> {

@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 
 use ebb_allocators::preload_entries;
 use ebb_deploy::check::library::{Entry, EntryFile, Object};
+use ebb_inspect::file::NamedFile;
 use ebb_process::elf::Elf;
 use ebb_process::library::{recognise, system_folders};
 use ebb_process::root::Root;
+
+/// Of a file that lists libraries or folders.
+const MOST_TEXT_BYTES: u64 = 1 << 20;
 
 /// Looks files up as the loader of one program does.
 pub(super) struct Loader<'a> {
@@ -38,7 +42,7 @@ impl<'a> Loader<'a> {
         let text = self
             .root
             .resolve(Path::new("/etc/ld.so.preload"))
-            .and_then(fs::read_to_string)
+            .and_then(|path| NamedFile::read_text(&path, MOST_TEXT_BYTES))
             .unwrap_or_default();
         text.lines()
             .filter_map(|line| line.split('#').next())
@@ -100,7 +104,9 @@ impl<'a> Loader<'a> {
         let configured = self.root.resolve(Path::new("/etc/ld.so.conf.d")).and_then(fs::read_dir);
         let files = configured.into_iter().flatten().flatten();
         let mut folders = Vec::new();
-        for text in files.filter_map(|file| fs::read_to_string(file.path()).ok()) {
+        for text in
+            files.filter_map(|file| NamedFile::read_text(&file.path(), MOST_TEXT_BYTES).ok())
+        {
             let lines = text.lines().map(str::trim).filter(|line| line.starts_with('/'));
             folders.extend(lines.map(PathBuf::from));
         }

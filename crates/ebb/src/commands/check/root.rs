@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use ebb_deploy::check::library::{self, Entry, EntryFile, Target};
 use ebb_deploy::check::process::Wanted;
 use ebb_deploy::check::report::{Report, Subject};
 use ebb_deploy::check::{Finding, Id, Severity};
+use ebb_inspect::file::NamedFile;
 use ebb_process::elf::Elf;
 use ebb_process::inside::inside;
 use ebb_process::root::Root;
@@ -145,13 +146,14 @@ pub(super) fn entrypoints(root: &Root) -> Vec<(PathBuf, String)> {
     const MOST_BYTES: u64 = 256 << 10;
     let folders = FOLDERS.iter().filter_map(|folder| root.resolve(Path::new(folder)).ok());
     let files = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let is_short = |file: &fs::DirEntry| {
-        file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= MOST_BYTES)
+    let is_script = |file: &fs::DirEntry| {
+        is_entrypoint_name(&file.path()) && file.file_type().is_ok_and(|it| it.is_file())
     };
-    let scripts = files.filter(|file| is_entrypoint_name(&file.path()) && is_short(file));
-    let mut found: Vec<(PathBuf, String)> = scripts
-        .filter_map(|file| Some((root.inside(&file.path()), fs::read_to_string(file.path()).ok()?)))
-        .collect();
+    let read = |file: fs::DirEntry| {
+        let text = NamedFile::read_text(&file.path(), MOST_BYTES).ok()?;
+        Some((root.inside(&file.path()), text))
+    };
+    let mut found: Vec<(PathBuf, String)> = files.filter(is_script).filter_map(read).collect();
     found.sort();
     found
 }
@@ -191,7 +193,8 @@ fn all_programs(root: &Root) -> Vec<Program> {
 
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; ELF_MAGIC.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == ELF_MAGIC
+    NamedFile::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == ELF_MAGIC
 }
 
 /// Shared objects often carry the bit of programs.
