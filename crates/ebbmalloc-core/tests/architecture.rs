@@ -100,6 +100,42 @@ fn every_test_that_keeps_an_invariant_exists() {
     assert!(count > 15, "only {count} tests named");
 }
 
+/// `file:case` is a case of a C or C++ program that a Rust test runs, everything else a Rust test.
+#[test]
+fn every_test_that_holds_a_contract_exists() {
+    let tests = root().join("crates/ebbmalloc-c/tests");
+    let mut files = Vec::new();
+    sources(&tests, &mut files);
+    let texts: Vec<_> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let runs = |written: &[String]| {
+        texts.iter().any(|text| written.iter().any(|written| text.contains(written)))
+    };
+    let page = fs::read_to_string(root().join("docs/contracts.md")).unwrap();
+    let rows: Vec<_> = page.lines().filter(|line| line.matches(" | ").count() == 2).collect();
+    assert!(rows.len() > 30, "only {} clauses", rows.len());
+    for row in rows.iter().filter(|row| !row.starts_with("clause |")) {
+        let names = quoted(row.rsplit(" | ").next().unwrap());
+        assert!(!names.is_empty(), "no test holds: {row}");
+        for name in names {
+            let found = match name.split_once(':') {
+                Some((file, case)) => {
+                    let file_of = |end| tests.join(format!("programs/{file}.{end}"));
+                    let text = ["c", "cpp"]
+                        .map(file_of)
+                        .into_iter()
+                        .find_map(|it| fs::read_to_string(it).ok());
+                    let program = file.rsplit('/').next().unwrap();
+                    let both = format!("\"{program}\" \"{case}\"");
+                    let written = [format!("\"{program} {case}"), both, format!("\"{program}\"")];
+                    text.is_some_and(|text| text.contains(case)) && runs(&written)
+                }
+                None => runs(&[format!("fn {name}("), format!("{name}: ")]),
+            };
+            assert!(found, "no test {name}: {row}");
+        }
+    }
+}
+
 #[test]
 fn only_the_door_calls_the_kernel() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

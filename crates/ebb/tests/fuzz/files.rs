@@ -72,7 +72,8 @@ fn mutated(random: &mut Rng, texts: &[String]) -> String {
     let mut text = texts[random.usize(..texts.len())].clone().into_bytes();
     for _ in 0..random.usize(1..8) {
         let at = random.usize(..=text.len());
-        let to = (at + random.usize(..1 << random.u32(1..8))).min(text.len());
+        let most = 1 << random.u32(1..8);
+        let to = (at + random.usize(..most)).min(text.len());
         match random.u8(..8) {
             0 => drop(text.drain(at..to)),
             1 => {

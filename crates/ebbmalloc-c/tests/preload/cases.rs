@@ -23,10 +23,12 @@ mod interfaces {
     cases! {
         alignment_up_to_a_gibibyte: Plain "interfaces alignments";
         edge_sizes_and_errno: Plain "interfaces sizes";
+        clauses_of_malloc: Plain "interfaces clauses";
         contents_of_calloc_and_realloc: Plain "interfaces contents";
         contents_of_calloc_and_realloc_on_musl: Musl "interfaces contents";
         mallocx_and_its_kin: Plain "extended";
         new_and_delete: Plain "operators forms";
+        clauses_of_new: Plain "operators clauses";
         // Its counter cannot start threads.
         every_size_is_served_or_refused_at_a_bounded_cost: Plain "huge" .env("EBB_CONF", "background_thread:false");
         every_size_where_the_address_space_is_limited: Plain "huge"
@@ -195,6 +197,26 @@ mod limits {
         all_memory_locked_from_the_start: Plain "limits locked future" .through(POPULATED);
         all_memory_locked_on_fault: Plain "limits locked onfault" .through(POPULATED);
         all_memory_locked_after_a_burst: Plain "limits locked late" .through(POPULATED);
+    }
+}
+
+/// Memory that runs out; `cgroup` has the limit just above what lives.
+mod pressure {
+    use super::*;
+
+    cases! {
+        children_of_a_large_parent_come_and_go: Plain "pressure fork_storm".args([scaled("256", "2048"), scaled("100", "2000")]);
+        thousands_of_threads_at_once: Plain "pressure many_threads".arg(scaled("2000", "10000"));
+        no_mapping_is_left: Plain "pressure no_mapping_left";
+        soaked: Plain "pressure soak".arg(soak_seconds()).limit(Duration::from_secs(8000));
+        /// A machine that has been up for a hundred years.
+        clock_that_is_far_ahead: Plain "returns burst asleep"
+            .through(["unshare", "-T", "--fork", "--monotonic=3155760000", "--boottime=3155760000"]);
+    }
+
+    /// `EBB_SOAK_SECONDS`; `ci/soak.sh` adds up.
+    fn soak_seconds() -> String {
+        std::env::var("EBB_SOAK_SECONDS").unwrap_or_else(|_| scaled("5", "600").to_owned())
     }
 }
 

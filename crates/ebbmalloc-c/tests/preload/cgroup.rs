@@ -146,6 +146,14 @@ fn idle_memory_goes_before_the_limit_is_met() {
     }
 }
 
+/// A tenth above the 105 MiB that live (100 MiB of requests, their classes, the program), for blocks of all sizes that come and go.
+#[test]
+fn a_limit_just_above_what_lives_kills_nobody() {
+    if let Some(cgroup) = Cgroup::new(Limit::Memory("115M")) {
+        cgroup.run(Run::program("pressure tight").arg("100")).run().passed();
+    }
+}
+
 /// The kernel slows down who is above `memory.high`: idle memory goes before that.
 #[test]
 fn idle_memory_goes_before_the_kernel_slows_down() {

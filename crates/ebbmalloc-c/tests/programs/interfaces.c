@@ -293,4 +293,40 @@ static void contents(void) {
     realloc_keeps();
 }
 
-CASES(CASE(alignments), CASE(sizes), CASE(contents))
+/* Clauses that the cases above leave out. */
+static void clauses(void) {
+    /* A size that is no multiple of the alignment. */
+    for (size_t size = 1; size < 70000; size = size * 3 + 1) {
+        unsigned char *block = MUST(aligned_alloc(4096, size));
+        CHECK(aligned_to(block, 4096));
+        fill(block, size);
+        CHECK(holds(block, size));
+        free(block);
+    }
+    /* posix_memalign reports by its value alone. */
+    void *block = NULL;
+    errno = 12345;
+    CHECK(posix_memalign(&block, 3, 10) == EINVAL && errno == 12345);
+    CHECK(posix_memalign(&block, 64, 10) == 0 && errno == 12345);
+    free(block);
+    /* The usable size stays while neighbours come and go and pages return. */
+    for (size_t size = 1; size < 3 * MIB; size = size * 2 + 1) {
+        void *one = MUST(malloc(size));
+        size_t usable = malloc_usable_size(one);
+        for (int i = 0; i < 50; i++) free(MUST(malloc(size)));
+        trim();
+        CHECK(malloc_usable_size(one) == usable);
+        free(one);
+    }
+    /* A wrong size frees the block, of whatever size it is. */
+    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+    for (int i = 0; i < 1000 && free_sized != NULL && getenv("EBB_TEST_FOREIGN_ALLOCATOR") == NULL; i++) {
+        void *one = MUST(malloc(100)), *other = MUST(malloc(100));
+        fill(other, 100);
+        free_sized(one, 5000);
+        CHECK(holds(other, 100));
+        free(other);
+    }
+}
+
+CASES(CASE(alignments), CASE(sizes), CASE(contents), CASE(clauses))

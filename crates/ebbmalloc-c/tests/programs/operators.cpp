@@ -268,4 +268,27 @@ static void profiled() {
     std::printf("%p %zu\n", static_cast<void *>(first), strings->size());
 }
 
-CASES(CASE(forms), CASE(every_size), CASE(profiled))
+// Clauses that the cases above leave out: no two blocks of nothing are one, and a handler may find memory.
+static void lift_the_limit() {
+    handler_calls++;
+    const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_DATA, &none) == 0);
+}
+
+static void clauses() {
+    void *one = ::operator new(0), *two = ::operator new[](0);
+    CHECK(one != nullptr && two != nullptr && one != two);
+    ::operator delete(one);
+    ::operator delete[](two);
+    const std::size_t asked = std::size_t{256} << 20;
+    const rlimit little{asked / 4, RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_DATA, &little) == 0);
+    std::set_new_handler(lift_the_limit);
+    handler_calls = 0;
+    void *found = ::operator new(asked);
+    CHECK(found != nullptr && handler_calls == 1);
+    ::operator delete(found);
+    std::set_new_handler(nullptr);
+}
+
+CASES(CASE(forms), CASE(clauses), CASE(every_size), CASE(profiled))
