@@ -75,6 +75,8 @@ step LOOM_MAX_PREEMPTIONS=3 ci/loom.sh tail_against_free life_ fork_against agai
 step ci/mutations.sh
 # Threads against claims on the real kernel, two minutes instead of four seconds.
 step EBB_LONG=1 ci/stress.sh
+# Readers and parsers on mutated processes and texts; goes on where fuzz/totals.tsv ends.
+step EBB_FUZZ_SECONDS=60 cargo test -p ebbmalloc-cli --test fuzz
 step ci/fuzz.sh heap 300
 step ci/fuzz.sh conf 60
 step ci/aarch64.sh

@@ -20,7 +20,7 @@ pub fn unless_stuck<T: Send + 'static>(
 ) -> Option<T> {
     let (answer, answered) = mpsc::channel();
     let (name, named) = mpsc::channel();
-    // The receivers outlive the messages, unless nobody waits any more.
+    // The receivers outlive the messages, unless the caller has given up.
     let thread = thread::Builder::new().spawn(move || {
         let _ = name.send(nix::unistd::gettid());
         let _ = answer.send(work());

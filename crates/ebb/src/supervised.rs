@@ -1,5 +1,5 @@
 //! A look in a process of its own. A thread that reads a file of a FUSE server which has stopped cannot be killed, and a
-//! program with such a thread does not end for whoever waits for it. So `ebb` waits for its other half and ends when that
+//! program with such a thread does not end for the process that waits for it. So `ebb` waits for its other half and ends when that
 //! has done its work, whether all of its threads are gone or not.
 //!
 //! Used by the verbs that look once. The two halves are one program: same arguments, files and terminal.
@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_millis(500);
 pub fn supervised(work: impl FnOnce() -> ExitCode) -> ExitCode {
     let mut arguments = std::env::args_os();
     if arguments.next().is_some_and(|name| name == NAME) {
-        // Whoever ends the other half, means this one.
+        // A signal that ends the other half is meant for this one as well.
         let _ = set_pdeathsig(Signal::SIGKILL);
         ebb_process::target::set_supervisor(nix::unistd::getppid().as_raw());
         let code = work();

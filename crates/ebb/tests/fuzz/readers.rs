@@ -73,7 +73,10 @@ impl Mutated {
         let mut at = start + random.u64(..bytes / 8) * 8;
         for _ in 0..random.u8(..40) {
             let Some(to) = self.word(at) else { break };
-            let is_ours = self.writable.iter().any(|&(start, end)| start <= to && to + 64 <= end);
+            let is_ours = self
+                .writable
+                .iter()
+                .any(|&(start, end)| start <= to && to < end.saturating_sub(64));
             at = if is_ours {
                 to / 8 * 8 + random.u64(..8) * 8
             } else {

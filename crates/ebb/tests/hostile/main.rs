@@ -1,4 +1,4 @@
-//! Processes that do what they can to whoever looks at them (`target.c`): `ebb` ends within its limits with a word of its own,
+//! Hostile processes (`target.c`): `ebb` ends within its limits with a word of its own,
 //! in bounded memory, and opens no file outside of the target's root.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 

@@ -1,4 +1,4 @@
-/* A process that does what it can to whoever looks at it: `target CASE [FILE]`. It says "ready" and waits. */
+/* A process that is hostile to its readers: `target CASE [FILE]`. It says "ready" and waits. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
