@@ -222,6 +222,7 @@ mod tests {
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         let mut file = NamedFile::open(&path).unwrap();
         assert_eq!(file.len().unwrap(), MOST_BYTES);
+        file.rewind().unwrap();
         file.left.set(10);
         assert!(Read::read(&mut file, &mut [0; 11]).is_err());
         assert!(NamedFile::read_all(&path, 100).is_err());

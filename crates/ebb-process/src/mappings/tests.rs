@@ -77,7 +77,7 @@ fn a_stack_is_known_by_a_stack_pointer_or_by_its_guard_and_size() {
 fn the_kinds_of_this_process_add_up_to_what_the_kernel_says() {
     let own = Process::myself().unwrap();
     let maps = read(&own).unwrap();
-    let pss = |map: &MemoryMap| map.extension.map["Pss"];
+    let pss = |map: &MemoryMap| map.extension.map.get("Pss").copied().unwrap_or(0);
     let expected: u64 = maps.0.iter().map(pss).sum();
     let kinds = by_kind(&maps, &Hints::of(&own));
     let total: u64 = kinds.values().map(|usage| usage.pss).sum();
