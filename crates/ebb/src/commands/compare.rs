@@ -139,6 +139,12 @@ pub struct Args {
     live: live::Args,
 }
 
+impl Args {
+    fn asked(&self) -> variants::Asked<'_> {
+        variants::Asked { variants: &self.variants, tune: self.tune.as_ref() }
+    }
+}
+
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum MemoryArg {
     /// Resident set, summed over the processes.
@@ -185,7 +191,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(earlier) = &earlier {
         earlier.check(&about(&workload), args.memory.into())?;
     }
-    let specs = variants::specs(args, &workload, earlier.as_ref())?;
+    let specs = variants::specs(args.asked(), &workload, earlier.as_ref())?;
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     args.limits.check(&names)?;
     let has_arguments = !workload.service.command.is_empty();
@@ -256,7 +262,7 @@ fn run_trial(
     let libraries = tempfile::tempdir()?;
     let variants = match place.container {
         Some(_) => {
-            let in_order = variants::has_chosen(args, workload) || earlier.is_some();
+            let in_order = variants::has_chosen(args.asked(), workload) || earlier.is_some();
             image::resolve_all(specs, in_order, &context, libraries.path())
                 .inspect_err(|_| progress.finish())?
         }

@@ -1,11 +1,20 @@
 //! Chooses the variants of a trial: by the command line, an earlier trial, the profile or the workload.
 
 use super::earlier::Earlier;
-use super::{Args, tune};
+use super::tune;
 use crate::exit::Failure;
 use ebb_allocators::{Allocator, USUAL};
 use ebb_trial::variant::{self, TRIM_ONCE, VariantSpec};
 use ebb_trial::workload::Workload;
+
+/// What the command line says of them.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// `--variants`.
+    pub variants: &'a [String],
+    /// `--tune`.
+    pub tune: Option<&'a String>,
+}
 
 /// One line per known variant: its name, and what it sets.
 pub fn list() -> String {
@@ -23,24 +32,24 @@ pub fn list() -> String {
 /// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
 /// had, or the workload's choice.
 pub fn specs(
-    args: &Args,
+    asked: Asked<'_>,
     workload: &Workload,
     earlier: Option<&Earlier>,
 ) -> Result<Vec<VariantSpec>, Failure> {
-    if let Some(allocator) = &args.tune {
+    if let Some(allocator) = asked.tune {
         return tune::specs(allocator, workload);
     }
-    if let (true, Some(earlier)) = (args.variants.is_empty(), earlier) {
+    if let (true, Some(earlier)) = (asked.variants.is_empty(), earlier) {
         return Ok(earlier.specs());
     }
-    let parsed = variant::parse(&chosen(args, workload), &workload.variants);
+    let parsed = variant::parse(&chosen(asked, workload), &workload.variants);
     parsed.map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// The items of `--variants`, or those of the profile, or the usual ones and the workload's own.
-fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
-    if !args.variants.is_empty() {
-        return args.variants.clone();
+fn chosen(asked: Asked<'_>, workload: &Workload) -> Vec<String> {
+    if !asked.variants.is_empty() {
+        return asked.variants.to_vec();
     }
     workload.chosen_variants.clone().unwrap_or_else(|| {
         USUAL.map(str::to_owned).into_iter().chain(workload.variants.keys().cloned()).collect()
@@ -48,6 +57,6 @@ fn chosen(args: &Args, workload: &Workload) -> Vec<String> {
 }
 
 /// Whether somebody said which variants there are.
-pub fn has_chosen(args: &Args, workload: &Workload) -> bool {
-    !args.variants.is_empty() || args.tune.is_some() || workload.chosen_variants.is_some()
+pub fn has_chosen(asked: Asked<'_>, workload: &Workload) -> bool {
+    !asked.variants.is_empty() || asked.tune.is_some() || workload.chosen_variants.is_some()
 }
