@@ -4,13 +4,14 @@
 //! Used by `profile`. A file that is not the one that was mapped, by its build id, names nothing.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use addr2line::{Context, demangle_auto};
+use ebb_inspect::file::NamedFile;
 use ebb_inspect::memory::{Memory as _, Unreadable};
 use ebb_inspect::{Mapping, Target};
 use gimli::{Dwarf, EndianArcSlice, RunTimeEndian, SectionId};
@@ -191,9 +192,9 @@ impl Symbols {
             let is_program = self.target.process().exe().is_ok_and(|it| it == module.path);
             let has_ended = !self.target.process().is_alive();
             match (is_program, has_ended) {
-                (true, _) => File::open(program),
+                (true, _) => NamedFile::open(Path::new(&program)),
                 // It was in no other root than ours, or the build id tells.
-                (_, true) => File::open(&module.path),
+                (_, true) => NamedFile::open(&module.path),
                 _ => Err(error),
             }
         });
@@ -222,7 +223,12 @@ impl Symbols {
     }
 
     /// The separate debug file, in the process's root and in ours.
-    fn debug_file(&self, module: &Module, link: Option<&str>, id: Option<&str>) -> Option<File> {
+    fn debug_file(
+        &self,
+        module: &Module,
+        link: Option<&str>,
+        id: Option<&str>,
+    ) -> Option<NamedFile> {
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let mut places = Vec::new();
         if let Some((first, rest)) = id.and_then(|id| id.split_at_checked(2)) {
@@ -235,8 +241,7 @@ impl Symbols {
             places.extend(folders.map(|folder| folder.join(link)));
         }
         let both = places.iter().flat_map(|place| [self.target.path_of(place), place.clone()]);
-        both.filter_map(|place| File::open(place).ok()).find(|file| {
-            let Ok(file) = file.try_clone() else { return false };
+        both.filter_map(|place| NamedFile::open(&place).ok()).find(|file| {
             let data = ReadCache::new(file);
             let object = object::File::parse(&data);
             object.is_ok_and(|it| it.build_id().ok().flatten().map(hex).as_deref() == id)
@@ -372,7 +377,7 @@ fn jit(target: &Target) -> Vec<(u64, u64, String)> {
     if owner(&path) != of_process {
         return Vec::new();
     }
-    let file = File::open(path).map(|file| file.take(MOST_JIT_BYTES));
+    let file = NamedFile::open(path.as_ref()).map(|file| file.take(MOST_JIT_BYTES));
     if file.and_then(|mut file| file.read_to_end(&mut text)).is_err() {
         return Vec::new();
     }
