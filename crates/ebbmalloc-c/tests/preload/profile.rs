@@ -125,6 +125,12 @@ fn functions_without_frame_pointers_and_in_musl_have_them_too() {
     }
 }
 
+/// As `ebb profile` asks for it, with no setting.
+#[test]
+fn a_profile_from_outside_begins_when_it_is_asked_for_and_ends_with_its_lease() {
+    Run::preloaded(program("profiled", Flavour::Plain)).args(["leased"]).run().passed();
+}
+
 #[test]
 fn a_thread_that_only_plays_ping_pong_is_counted_in_full() {
     needs!("libjemalloc-dev");

@@ -39,6 +39,58 @@ static void live(void) {
     keep(large_block, 20000000 / 200704);
 }
 
+/* The switch that a tool writes to (ebb_stats::profile), as words. */
+enum { ASKED = 3, ATTENTION, ANSWERED, BEGAN, STATE, ACTIVE = 1 << 9 };
+
+static volatile uint64_t *find_switch(void) {
+    FILE *maps = MUST(fopen("/proc/self/maps", "r"));
+    char line[4200], flags[5];
+    uintptr_t from, to;
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %4s", &from, &to, flags) != 3 || flags[1] != 'w' || !strstr(line, ".so")) continue;
+        for (; from < to; from += 64)
+            if (!memcmp((void *)from, "ebbprof\0\1", 9)) {
+                fclose(maps);
+                return (uint64_t *)from;
+            }
+    }
+    return NULL;
+}
+
+static void ask(volatile uint64_t *at, uint64_t number, uint64_t lease_ms) {
+    at[ASKED] = number << 40 | UINT64_C(12) << 32 | lease_ms;
+    at[ATTENTION] = 0;
+}
+
+/* A profile that was asked for begins at the next slow operation, and ends with its lease unless it is asked for again. */
+static void leased(void) {
+    volatile uint64_t *at = find_switch();
+    CHECK(at);
+    for (int round = 1; round < 3; round++) {
+        CHECK((at[STATE] & ACTIVE) == 0);
+        ask(at, 2 * round, 1000);
+        keep(large_block, 2);
+        CHECK(at[ANSWERED] == at[ASKED] && at[STATE] & ACTIVE);
+        keep(small_block, 1000);
+        usleep(300000);
+        ask(at, 2 * round + 1, 1000);
+        keep(large_block, 20);
+        usleep(300000);
+        keep(large_block, 20);
+        CHECK(at[STATE] & ACTIVE);
+        usleep(1200000);
+        /* Each is sampled, and a sample sees the end. */
+        keep(large_block, 20);
+        CHECK((at[STATE] & ACTIVE) == 0);
+    }
+    /* Switched off at once. */
+    ask(at, 8, 60000);
+    keep(large_block, 2);
+    ask(at, 9, 0);
+    keep(large_block, 2);
+    CHECK(at[ANSWERED] == at[ASKED] && (at[STATE] & ACTIVE) == 0);
+}
+
 /* One block at a time, allocated and freed, 200 MB in all. */
 static void pingpong(void) {
     for (int i = 0; i < 200000000 / 112; i++) free(small_block());
@@ -157,4 +209,4 @@ static void control_tree(void) {
     free(before);
 }
 
-CASES(CASE(live), CASE(pingpong), CASE(kinds), CASE(threads), CASE(control_tree))
+CASES(CASE(live), CASE(leased), CASE(pingpong), CASE(kinds), CASE(threads), CASE(control_tree))
