@@ -24,6 +24,8 @@ const LEAST_SURE: i8 = -4;
 /// From this size on a block asks without such evidence, but not for its first eighth: a huge page that a program begins
 /// and does not fill is a small part of it.
 const UNPROVEN_FROM: usize = 32 << 20;
+/// From this size on a block begins at a huge page. Gaps between smaller ones raised the peak of *buffers* by 28 %.
+const ALIGNED_FROM: usize = UNPROVEN_FROM;
 /// Most live blocks that ask: each cuts the mapping of the region in up to two places, of 65,530 that a process may have.
 const MOST_ASKING: usize = 1000;
 
@@ -205,7 +207,7 @@ impl Extents {
         align: u32,
     ) -> Option<*mut Granule> {
         let len = granules_for(bytes);
-        if bytes < HUGE_PAGE || align > 1 || self.limited || !os.asks_for_huge_pages() {
+        if bytes < ALIGNED_FROM || align > 1 || self.limited || !os.asks_for_huge_pages() {
             return self.allocate(os, len, align);
         }
         // SAFETY: the lock is held (`&mut self` comes from the guard), and the trees hold heads of free extents that are
