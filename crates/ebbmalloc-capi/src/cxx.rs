@@ -6,27 +6,32 @@
 use core::ffi::c_void;
 
 use crate::cxx_throw::{out_of_memory, out_of_memory_nothrow};
-use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::{self, By, Maker, Sized};
+
+const NEW: u8 = Maker::New as u8;
+const NEW_ARRAY: u8 = Maker::NewArray as u8;
+const BY_NEW: By<NEW> = By;
+const BY_NEW_ARRAY: By<NEW_ARRAY> = By;
 
 /// What the thread's cache cannot serve; apart, so that `operator new` itself needs no stack frame.
 #[inline(never)]
-fn new_rest(size: usize) -> *mut c_void {
-    let block = runtime::malloc_slow(size);
+fn new_rest<const MAKER: u8>(size: usize) -> *mut c_void {
+    let block = runtime::malloc_slow_by(size, const { Maker::of(MAKER) });
     if block.is_null() {
         return out_of_memory(size, None);
     }
     block.cast()
 }
 
-fn aligned(align: usize, size: usize) -> *mut u8 {
+fn aligned(align: usize, size: usize, maker: Maker) -> *mut u8 {
     match runtime::memalign_from_cache(align, size) {
         Some(block) => block.as_ptr(),
-        None => runtime::memalign(align, size),
+        None => runtime::memalign_by(align, size, maker),
     }
 }
 
 macro_rules! operators_new {
-    ($($name:ident, $nothrow:ident, $aligned:ident, $aligned_nothrow:ident;)+) => {$(
+    ($($maker:ident: $name:ident, $nothrow:ident, $aligned:ident, $aligned_nothrow:ident;)+) => {$(
         /// `operator new(std::size_t)` or its form for arrays.
         ///
         /// # Safety
@@ -37,7 +42,7 @@ macro_rules! operators_new {
         pub unsafe extern "C" fn $name(size: usize) -> *mut c_void {
             match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr().cast(),
-                None => new_rest(size),
+                None => new_rest::<{ Maker::$maker as u8 }>(size),
             }
         }
 
@@ -50,7 +55,7 @@ macro_rules! operators_new {
         pub unsafe extern "C" fn $nothrow(size: usize, nothrow: *const c_void) -> *mut c_void {
             let block = match runtime::malloc_from_cache(size) {
                 Some(block) => block.as_ptr(),
-                None => runtime::malloc_slow(size),
+                None => runtime::malloc_slow_by(size, Maker::$maker),
             };
             if block.is_null() {
                 let operator = concat!(stringify!($nothrow), "\0");
@@ -66,7 +71,7 @@ macro_rules! operators_new {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $aligned(size: usize, align: usize) -> *mut c_void {
-            let block = aligned(align, size);
+            let block = aligned(align, size, Maker::$maker);
             if block.is_null() {
                 return out_of_memory(size, Some(align));
             }
@@ -85,7 +90,7 @@ macro_rules! operators_new {
             align: usize,
             nothrow: *const c_void,
         ) -> *mut c_void {
-            let block = aligned(align, size);
+            let block = aligned(align, size, Maker::$maker);
             if block.is_null() {
                 let operator = concat!(stringify!($aligned_nothrow), "\0");
                 return out_of_memory_nothrow(size, Some(align), operator, nothrow);
@@ -96,13 +101,13 @@ macro_rules! operators_new {
 }
 
 operators_new! {
-    _Znwm, _ZnwmRKSt9nothrow_t, _ZnwmSt11align_val_t, _ZnwmSt11align_val_tRKSt9nothrow_t;
-    _Znam, _ZnamRKSt9nothrow_t, _ZnamSt11align_val_t, _ZnamSt11align_val_tRKSt9nothrow_t;
+    New: _Znwm, _ZnwmRKSt9nothrow_t, _ZnwmSt11align_val_t, _ZnwmSt11align_val_tRKSt9nothrow_t;
+    NewArray: _Znam, _ZnamRKSt9nothrow_t, _ZnamSt11align_val_t, _ZnamSt11align_val_tRKSt9nothrow_t;
 }
 
 macro_rules! operators_delete {
-    ($($name:ident ( $($argument:ident),* );)+) => {$(
-        /// A form of `operator delete` whose further arguments are not needed.
+    ($($name:ident ( $($argument:ident),* ) $said:expr;)+) => {$(
+        /// A form of `operator delete`; only strict mode looks at its further arguments.
         ///
         /// # Safety
         /// As for `free`.
@@ -110,22 +115,22 @@ macro_rules! operators_delete {
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(block: *mut c_void, $($argument: usize),*) {
             // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
-            unsafe { runtime::free(block.cast()) }
+            unsafe { runtime::free_as(block.cast(), $said) }
         }
     )+};
 }
 
 operators_delete! {
-    _ZdlPv();
-    _ZdaPv();
-    _ZdlPvRKSt9nothrow_t(_nothrow);
-    _ZdaPvRKSt9nothrow_t(_nothrow);
-    _ZdlPvSt11align_val_t(_align);
-    _ZdaPvSt11align_val_t(_align);
-    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
-    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow);
-    _ZdlPvm(_size);
-    _ZdaPvm(_size);
-    _ZdlPvmSt11align_val_t(_size, _align);
-    _ZdaPvmSt11align_val_t(_size, _align);
+    _ZdlPv() BY_NEW;
+    _ZdaPv() BY_NEW_ARRAY;
+    _ZdlPvRKSt9nothrow_t(_nothrow) BY_NEW;
+    _ZdaPvRKSt9nothrow_t(_nothrow) BY_NEW_ARRAY;
+    _ZdlPvSt11align_val_t(_align) BY_NEW;
+    _ZdaPvSt11align_val_t(_align) BY_NEW_ARRAY;
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow) BY_NEW;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align, _nothrow) BY_NEW_ARRAY;
+    _ZdlPvm(size) Sized::<NEW>(size);
+    _ZdaPvm(size) Sized::<NEW_ARRAY>(size);
+    _ZdlPvmSt11align_val_t(size, _align) Sized::<NEW>(size);
+    _ZdaPvmSt11align_val_t(size, _align) Sized::<NEW_ARRAY>(size);
 }

@@ -3,7 +3,9 @@
 use core::ffi::c_void;
 
 use crate::errno::{or_enomem, out_of_memory};
-use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::{self, Maker, Sized};
+
+const MALLOC: u8 = Maker::Malloc as u8;
 
 /// At least `size` bytes, aligned to 16; a block also for size 0.
 ///
@@ -63,10 +65,10 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// As for [`free`], and `size` is the size that was asked for.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
-    // The look-up of the class is one load, and finds a wrong pointer.
+pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+    // The look-up of the class is one load, and finds a wrong pointer. Strict mode checks the size.
     // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
-    unsafe { runtime::free(block.cast()) }
+    unsafe { runtime::free_as(block.cast(), Sized::<MALLOC>(size)) }
 }
 
 /// Frees a block that `aligned_alloc` gave (C23).
@@ -74,10 +76,10 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _size: usize) {
 /// # Safety
 /// As for [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _size: usize) {
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, size: usize) {
     // The size class of an aligned block follows from both; the page map tells it as well.
     // SAFETY: the program frees a block from here, or null, and does not use it again (contract of `free`).
-    unsafe { runtime::free(block.cast()) }
+    unsafe { runtime::free_as(block.cast(), Sized::<MALLOC>(size)) }
 }
 
 /// [`free`], under a name that old programs use.

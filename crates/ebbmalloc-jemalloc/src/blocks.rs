@@ -5,7 +5,7 @@ use ebbmalloc_core::cache::cache::Cache;
 use ebbmalloc_core::cache::explicit::ExplicitArena;
 use ebbmalloc_core::heap::Access;
 use ebbmalloc_core::runtime::face::{HEAP, observer, quick_class, with_access};
-use ebbmalloc_core::runtime::{self, face};
+use ebbmalloc_core::runtime::{self, Maker, face, strict};
 use ebbmalloc_core::size::{CLASS, GRANULE, QUANTUM, SMALL_MAX, class_aligned};
 
 /// Which cache a request goes through.
@@ -66,6 +66,9 @@ impl Choice {
 ///
 /// Zeros reach to the end of what is usable.
 pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
+    if is_strict() {
+        return allocate_strictly(size, choice);
+    }
     if !choice.zero {
         return allocate_as_chosen(size, choice);
     }
@@ -78,6 +81,29 @@ pub fn allocate_with(size: usize, choice: &Choice) -> *mut u8 {
         // A block from another class than its own is longer, as a signal handler may get it.
         // SAFETY: allocated just now.
         unsafe { zero_from(block, bytes) };
+    }
+    block
+}
+
+/// Whether each block has a tag. At the first request of the process the settings are read for it.
+fn is_strict() -> bool {
+    observer();
+    strict::is_on()
+}
+
+/// [`allocate_with`] in strict mode: of such a block just the bytes that were asked for are usable.
+fn allocate_strictly(size: usize, choice: &Choice) -> *mut u8 {
+    let size = size.max(1);
+    let block = if choice.is_placed_by_thread() {
+        allocate_as_chosen(size, choice)
+    } else {
+        strict::allocate(observer(), size, choice.align, Maker::Malloc, |align, bytes| {
+            allocate_placed_elsewhere(bytes, &Choice { align, ..*choice })
+        })
+    };
+    if choice.zero && !block.is_null() {
+        // SAFETY: allocated just now. Where the alignment leaves no place for a tag, it is longer.
+        unsafe { zero_from(block, size) };
     }
     block
 }
@@ -102,7 +128,7 @@ fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
         if choice.zero && choice.align <= QUANTUM {
             return runtime::malloc_zeroed(size);
         }
-        if !choice.zero || size <= SMALL_MAX {
+        if !choice.zero || size <= SMALL_MAX || is_strict() {
             let block = runtime::memalign(choice.align, size);
             if choice.zero && !block.is_null() {
                 // SAFETY: the block is ours and at least `size` bytes long.
@@ -111,6 +137,11 @@ fn allocate_as_chosen(size: usize, choice: &Choice) -> *mut u8 {
             return block;
         }
     }
+    allocate_placed_elsewhere(size, choice)
+}
+
+/// The same where the thread, or in a large block for zeros the heap, does not choose the place.
+fn allocate_placed_elsewhere(size: usize, choice: &Choice) -> *mut u8 {
     if let Some(block) = allocate_sampled(size, choice) {
         if choice.zero {
             // SAFETY: the block is ours and at least `size` bytes long.
@@ -231,7 +262,7 @@ fn allocate_in(
 /// # Safety
 /// As for [`runtime::free`].
 pub unsafe fn free_with(block: *mut u8, choice: &Choice) {
-    if choice.cache == CacheChoice::Own || block.is_null() {
+    if choice.cache == CacheChoice::Own || block.is_null() || is_strict() {
         // SAFETY: the block is null or from here, and not used any more (contract of `free`).
         return unsafe { runtime::free(block) };
     }
@@ -281,7 +312,8 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
     if wanted == 0 {
         return core::ptr::null_mut();
     }
-    if (block as usize).is_multiple_of(choice.align) {
+    // In strict mode every change is a new block.
+    if !is_strict() && (block as usize).is_multiple_of(choice.align) {
         // SAFETY: the block is live and the caller's (contract of `reallocate_with`).
         if old == wanted || unsafe { resize_in_place(block, size, size, false) } == wanted {
             return block;
@@ -315,6 +347,9 @@ unsafe fn reallocate(block: *mut u8, old: usize, size: usize, choice: &Choice) -
 pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: bool) -> usize {
     // SAFETY: the block is live and from here (fn contract).
     let old = unsafe { runtime::usable_size(block) };
+    if is_strict() {
+        return old;
+    }
     // SAFETY: the block is live, and no other thread changes it (fn contract).
     let new = with_access(|access| unsafe { HEAP.resize_in_place(access, block, least, most) });
     if zero && new > old {
@@ -333,5 +368,9 @@ pub unsafe fn resize_in_place(block: *mut u8, least: usize, most: usize, zero: b
 /// Usable bytes of the block that [`allocate_with`] would give; 0 if it would give none whatever the
 /// memory.
 pub fn usable_of_request(size: usize, choice: &Choice) -> usize {
-    HEAP.usable_of_request(size, choice.align)
+    match HEAP.usable_of_request(size, choice.align) {
+        0 => 0,
+        _ if is_strict() && choice.align <= GRANULE => size.max(1),
+        bytes => bytes,
+    }
 }

@@ -15,6 +15,7 @@ mod cgroup;
 mod delay;
 mod inspection;
 mod loading;
+mod misuse;
 mod profile;
 mod programs;
 mod settings;

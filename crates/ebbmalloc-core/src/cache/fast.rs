@@ -7,6 +7,9 @@ use core::ptr::NonNull;
 
 /// The parts of a process's allocator that the fast paths use.
 pub trait Instance {
+    /// What the caller of [`free`] says of the block besides; the fast path passes it on.
+    type Said: Copy;
+
     /// The cache of the calling thread. A thread without one gets a static cache that is always empty and full.
     fn cache() -> &'static Cache;
 
@@ -18,13 +21,13 @@ pub trait Instance {
     ///
     /// # Safety
     /// As for [`free`].
-    unsafe fn free_slow(block: *mut u8, class: usize);
+    unsafe fn free_slow(block: *mut u8, class: usize, said: Self::Said);
 
     /// Frees a block outside the first region, or null. Apart, so that the fast path need not set up a class.
     ///
     /// # Safety
     /// As for [`free`].
-    unsafe fn free_elsewhere(block: *mut u8);
+    unsafe fn free_elsewhere(block: *mut u8, said: Self::Said);
 }
 
 /// A block of at least `size` bytes, aligned to 16, from the thread's cache. `None` if the cache has none: then the caller
@@ -42,13 +45,13 @@ pub fn malloc<I: Instance>(size: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `block` is null or came from this instance, and is not used any more.
 #[inline(always)]
-pub unsafe fn free<I: Instance>(block: *mut u8) {
+pub unsafe fn free<I: Instance>(block: *mut u8, said: I::Said) {
     // SAFETY: the block is null or from here, and not used any more (fn contract). Each arm passes it on exactly once.
     unsafe {
         match I::quick_class(block as usize) {
             Some(class) if I::cache().push(class, block) => {}
-            Some(class) => I::free_slow(block, class),
-            None => I::free_elsewhere(block),
+            Some(class) => I::free_slow(block, class, said),
+            None => I::free_elsewhere(block, said),
         }
     }
 }

@@ -8,6 +8,22 @@ use crate::cache::explicit::ExplicitArena;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE};
 
+/// What the memory at an address is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// A slab that begins at `slab`; the slot that the address lies in begins at `slot`.
+    Slot {
+        /// The first slot.
+        slab: usize,
+        /// The slot itself.
+        slot: usize,
+    },
+    /// The first granule of a large block, or the beginning of a block outside the arenas: it begins here.
+    Large(usize),
+    /// None of these, or not known.
+    Other,
+}
+
 /// Of the slab of a block, or of a large block, which is alone in its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Utilization {
@@ -72,6 +88,44 @@ impl<O: Os> Heap<O> {
             let is_slab = is_slab && !head.is_null() && (*head).kind == Kind::Slab;
             is_slab.then_some((head, arena))
         }
+    }
+
+    /// What the memory at `address`, which may be any, is part of.
+    pub fn memory_at(&self, address: usize) -> Memory {
+        if let Some((head, _)) = self.slab_at(address) {
+            // SAFETY: the descriptor of a slab; base and class change only with the slab.
+            let (slab, class) = unsafe { ((*head).base, (*head).class as usize) };
+            let size = CLASS[class].size as usize;
+            return match address.checked_sub(slab) {
+                Some(offset) => {
+                    Memory::Slot { slab, slot: slab + CLASS[class].slot_of(offset) * size }
+                }
+                None => Memory::Other,
+            };
+        }
+        match self.granule_at(address) {
+            // SAFETY: every granule of a region has a descriptor.
+            Some((granule, _)) => unsafe {
+                match (*granule).kind {
+                    Kind::Large if address.wrapping_sub((*granule).base) < GRANULE => {
+                        Memory::Large((*granule).base)
+                    }
+                    _ => Memory::Other,
+                }
+            },
+            None if self.parts.outside.size(address).is_some() => Memory::Large(address),
+            None => Memory::Other,
+        }
+    }
+
+    /// Whether `address` lies in memory of an arena.
+    pub fn is_own(&self, address: usize) -> bool {
+        self.granule_at(address).is_some()
+    }
+
+    /// Whether `address` lies in an arena of the program's own, which may end with all its blocks.
+    pub fn is_in_explicit_arena(&self, address: usize) -> bool {
+        self.arena.granule_of(address).is_none() && self.parts.bins.explicit.find(address).is_some()
     }
 
     fn granule_at(&self, address: usize) -> Option<(*mut Granule, Option<&ExplicitArena>)> {

@@ -1,9 +1,10 @@
 //! The first request of the process, which boots it; a thread's first request, which gives it a cache, and its end, which
 //! takes that.
 
+use super::checks::{early, is_strict};
 use super::hooks::hooks;
 use super::instance::HEAP;
-use super::observer;
+use super::observer::{self, Interest, Observer};
 use super::purger::purger::PURGER;
 use super::state::{State, any_observer, keep_observer};
 use super::thread::observe;
@@ -36,6 +37,7 @@ fn boot() {
     HEAP.os.mark_alive();
     BOOT_MS.store(HEAP.os.now_ms(), Ordering::Relaxed);
     settings::read();
+    early::end();
     // Not in the purger: a descriptor opened there could be the one that the program expects.
     HEAP.os.prepare_scarce();
     publish::open_file();
@@ -49,14 +51,14 @@ pub(super) fn attach() {
         return State::New.set();
     }
     boot();
-    let made = HEAP.attach();
+    let made = HEAP.attach().and_then(observed_in_strict_mode);
     HEAP.parts.gate.go_out();
-    let Some(cache) = made else {
+    let Some((cache, observer)) = made else {
         return State::New.set();
     };
     // SAFETY: made just now, and it lives until this thread's end.
-    State::Owner(unsafe { cache.as_ref() }).set();
-    if observer::is_everyone_observed() {
+    State::of(unsafe { cache.as_ref() }, observer).set();
+    if observer.is_none() && observer::is_everyone_observed() {
         observe(observer::of_everyone());
     }
     fork::register();
@@ -69,6 +71,25 @@ pub(super) fn attach() {
     settings::confirm();
 }
 
+/// In strict mode a thread has no moment in which its frees go to its cache: the observer comes before the cache is known.
+/// Without memory for it there is no cache either.
+fn observed_in_strict_mode(
+    cache: NonNull<Cache>,
+) -> Option<(NonNull<Cache>, Option<&'static Observer>)> {
+    if !is_strict() {
+        return Some((cache, None));
+    }
+    // SAFETY: made just now, and it lives until this thread's end.
+    let observer = observer::make(unsafe { cache.as_ref() }, Interest::Requests);
+    if observer.is_none() {
+        // SAFETY: no thread knows the cache.
+        unsafe { HEAP.detach(cache) };
+        return None;
+    }
+    keep_observer(observer);
+    Some((cache, observer))
+}
+
 /// libc calls this when a thread that has a cache ends.
 unsafe extern "C" fn thread_ends(value: *mut u8) {
     let Some(cache) = NonNull::new(value.cast::<Cache>()) else {
@@ -77,10 +98,11 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
     State::Busy.set();
     // The cache can be drained nowhere else: a fork that keeps the thread waiting for long may be disturbed.
     let guest = HEAP.parts.gate.come_in(&HEAP.os, thread_number());
-    // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says
-    // so since the line above.
+    let observer = any_observer();
+    observer.inspect(|observer| observer.empty_ring());
+    // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says so since the first line.
     unsafe { HEAP.detach(cache) };
-    if let Some(observer) = any_observer() {
+    if let Some(observer) = observer {
         keep_observer(None);
         // SAFETY: the word says BUSY, so nothing finds the record any more, and it goes once.
         unsafe { observer::unmake(observer) };

@@ -2,20 +2,52 @@
 //! function of its own.
 
 use super::access::{observer, with_access, with_own_cache};
+use super::checks::report::Freed;
+use super::checks::tag::Maker;
+use super::checks::{early, is_strict};
 use super::instance::HEAP;
 use super::lookup::quick_class;
-use super::observed;
 use super::state::current;
+use super::{observed, strict};
 use crate::cache::cache::Cache;
 use crate::cache::fast::{self, Instance};
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use crate::size::{CLASS, QUANTUM, QUICK_MAX, SMALL_MAX, class_of};
 
-/// The allocator of this process.
-struct Process;
+/// How a block was freed, beyond its address. Only strict mode looks at it.
+pub trait Said: Copy {
+    /// The same as a value.
+    fn freed(self) -> Freed;
+}
 
-impl Instance for Process {
+/// By the function for blocks that `maker` makes: the number of a [`Maker`].
+#[derive(Clone, Copy, Debug)]
+pub struct By<const MAKER: u8>;
+
+/// The same, with a size.
+#[derive(Clone, Copy, Debug)]
+pub struct Sized<const MAKER: u8>(pub usize);
+
+impl<const MAKER: u8> Said for By<MAKER> {
+    fn freed(self) -> Freed {
+        Freed { by: const { Maker::of(MAKER) }, size: None }
+    }
+}
+
+impl<const MAKER: u8> Said for Sized<MAKER> {
+    fn freed(self) -> Freed {
+        Freed { by: const { Maker::of(MAKER) }, size: Some(self.0) }
+    }
+}
+
+/// The allocator of this process, to callers that say `S` when they free.
+struct Process<S>(PhantomData<S>);
+
+impl<S: Said> Instance for Process<S> {
+    type Said = S;
+
     #[inline(always)]
     fn cache() -> &'static Cache {
         current()
@@ -27,22 +59,33 @@ impl Instance for Process {
     }
 
     #[inline(never)]
-    unsafe fn free_slow(block: *mut u8, class: usize) {
-        if class != 0
-            && let Some(observer) = observer()
-            && observed::free_quick(observer, block, class)
-        {
-            return;
+    unsafe fn free_slow(block: *mut u8, class: usize, said: S) {
+        if is_strict() {
+            // SAFETY: the block is null or from here, and not used any more (contract of `free`).
+            return unsafe { strict::free(block, said.freed()) };
         }
         // SAFETY: the block is null or from here, and not used any more (contract of `free`).
-        unsafe { free_to_heap(block) };
+        unsafe { free_slow(block, class) };
     }
 
     #[inline(never)]
-    unsafe fn free_elsewhere(block: *mut u8) {
+    unsafe fn free_elsewhere(block: *mut u8, said: S) {
         // SAFETY: the block is null or from here, and not used any more (contract of `free`).
-        unsafe { Self::free_slow(block, 0) };
+        unsafe { Self::free_slow(block, 0, said) };
     }
+}
+
+/// # Safety
+/// As for [`free`].
+unsafe fn free_slow(block: *mut u8, class: usize) {
+    if class != 0
+        && let Some(observer) = observer()
+        && observed::free_quick(observer, block, class)
+    {
+        return;
+    }
+    // SAFETY: the block is null or from here, and not used any more (contract of `free`).
+    unsafe { free_to_heap(block) };
 }
 
 /// A block of at least `size` bytes, aligned to 16; null if there is no memory.
@@ -57,14 +100,23 @@ pub fn malloc(size: usize) -> *mut u8 {
 /// [`fast::malloc`]: where it has nothing, [`malloc_slow`] must be asked.
 #[inline(always)]
 pub fn malloc_from_cache(size: usize) -> Option<NonNull<u8>> {
-    fast::malloc::<Process>(size)
+    fast::malloc::<Process<By<0>>>(size)
 }
 
 /// The rest of malloc: sizes above the quick table, observed threads, and everything that the cache
 /// cannot serve at once. Inlined into the face's cold function, so that sizes above the quick table need no stack frame.
 #[inline(always)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    malloc_from_other_stack(size).map_or_else(|| malloc_from_heap(size), NonNull::as_ptr)
+    malloc_slow_by(size, Maker::Malloc)
+}
+
+/// The same for another maker of blocks.
+#[inline(always)]
+pub fn malloc_slow_by(size: usize, maker: Maker) -> *mut u8 {
+    if is_strict() {
+        return strict::malloc(observer(), size, maker);
+    }
+    malloc_from_other_stack(size).map_or_else(|| malloc_from_heap(size, maker), NonNull::as_ptr)
 }
 
 /// A slot from a stack that [`malloc_from_cache`] does not look at: of a larger size class, or of an observed thread.
@@ -92,11 +144,15 @@ fn malloc_slow_apart(size: usize) -> *mut u8 {
 }
 
 #[inline(never)]
-fn malloc_from_heap(size: usize) -> *mut u8 {
-    if let Some(observer) = observer() {
+fn malloc_from_heap(size: usize, maker: Maker) -> *mut u8 {
+    let observer = observer();
+    if is_strict() {
+        return strict::malloc(observer, size, maker);
+    }
+    if let Some(observer) = observer {
         return observed::malloc(observer, size);
     }
-    with_access(|access| HEAP.allocate(access, size))
+    early::note(with_access(|access| HEAP.allocate(access, size)))
 }
 
 /// A block of at least `size` bytes that reads as zero, from the thread's cache: `None` says nothing about memory,
@@ -115,10 +171,14 @@ pub fn malloc_zeroed(size: usize) -> *mut u8 {
     if let Some(slot) = malloc_zeroed_from_cache(size) {
         return slot.as_ptr();
     }
-    if let Some(observer) = observer() {
+    let observer = observer();
+    if is_strict() {
+        return strict::malloc_zeroed(observer, size);
+    }
+    if let Some(observer) = observer {
         return observed::malloc_zeroed(observer, size);
     }
-    with_access(|access| HEAP.allocate_zeroed(access, size))
+    early::note(with_access(|access| HEAP.allocate_zeroed(access, size)))
 }
 
 /// A block of at least `size` bytes aligned to `align`, a power of two, from the thread's cache: `None` says nothing
@@ -133,16 +193,25 @@ pub fn memalign_from_cache(align: usize, size: usize) -> Option<NonNull<u8>> {
 
 /// A block of at least `size` bytes aligned to `align`, a power of two; null if there is no memory.
 pub fn memalign(align: usize, size: usize) -> *mut u8 {
+    memalign_by(align, size, Maker::Malloc)
+}
+
+/// The same for another maker of blocks.
+pub fn memalign_by(align: usize, size: usize, maker: Maker) -> *mut u8 {
     if let Some(slot) = memalign_from_cache(align, size) {
         return slot.as_ptr();
     }
     if align <= QUANTUM {
-        return malloc_slow_apart(size);
+        return malloc_slow_by(size, maker);
     }
-    if let Some(observer) = observer() {
+    let observer = observer();
+    if is_strict() {
+        return strict::memalign(observer, align, size, maker);
+    }
+    if let Some(observer) = observer {
         return observed::memalign(observer, align, size);
     }
-    with_access(|access| HEAP.allocate_aligned(access, size, align))
+    early::note(with_access(|access| HEAP.allocate_aligned(access, size, align)))
 }
 
 /// Takes a block back; null is nothing. Ends the process if `block` is no live block.
@@ -152,7 +221,17 @@ pub fn memalign(align: usize, size: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     // SAFETY: the block is null or from this process's heap, and not used any more (fn contract).
-    unsafe { fast::free::<Process>(block) }
+    unsafe { free_as(block, By::<0>) }
+}
+
+/// The same by another function than `free`, or with a size.
+///
+/// # Safety
+/// As for [`free`].
+#[inline(always)]
+pub unsafe fn free_as<S: Said>(block: *mut u8, said: S) {
+    // SAFETY: the block is null or from this process's heap, and not used any more (fn contract).
+    unsafe { fast::free::<Process<S>>(block, said) }
 }
 
 unsafe fn free_to_heap(block: *mut u8) {
@@ -178,6 +257,10 @@ unsafe fn free_to_heap(block: *mut u8) {
 /// # Safety
 /// `block` came from here and is live; afterwards only the result is, unless that is null.
 pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+    if is_strict() {
+        // SAFETY: the block is live and the caller's (fn contract).
+        return unsafe { strict::realloc(block, size) };
+    }
     let class = quick_class(block as usize).unwrap_or(0);
     if class != 0 && size <= SMALL_MAX {
         let old = CLASS[class].size as usize;
@@ -208,7 +291,7 @@ pub unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
 pub fn stays_in_slot(block: *const u8, size: usize) -> bool {
     // Null lies in no region. No slot is of class 0, and its size is 0.
     let class = quick_class(block as usize).unwrap_or(0);
-    size != 0 && stays(CLASS[class].size as usize, size)
+    size != 0 && stays(CLASS[class].size as usize, size) && !is_strict()
 }
 
 /// Whether a slot of `old` bytes is what a block of `size` bytes stays in: it fits, and a smaller one would not
@@ -225,6 +308,10 @@ pub(super) fn stays(old: usize, size: usize) -> bool {
 pub unsafe fn usable_size(block: *const u8) -> usize {
     if block.is_null() {
         return 0;
+    }
+    if is_strict() {
+        // SAFETY: the block is live (fn contract) and not null.
+        return unsafe { strict::usable_size(block) };
     }
     match quick_class(block as usize) {
         Some(class) if class != 0 => CLASS[class].size as usize,

@@ -4,6 +4,7 @@
 //! bottom to top. No file uses one above it, and no two use each other: `crates/test-layers`, which has their order.
 
 // The heap, and what needs no thread.
+mod checks;
 pub mod conf;
 mod early;
 mod hooks;
@@ -39,6 +40,7 @@ mod settings;
 mod entry;
 mod observed;
 mod stats;
+pub mod strict;
 
 // What jemalloc's face and the control side call.
 pub mod control;
@@ -46,10 +48,13 @@ pub mod face;
 pub mod profile_control;
 pub mod thread_control;
 
+pub use checks::report::Freed;
+pub use checks::tag::Maker;
 pub use control::wants_huge_pages;
 pub use entry::{
-    free, malloc, malloc_from_cache, malloc_slow, malloc_zeroed, malloc_zeroed_from_cache,
-    memalign, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
+    By, Said, Sized, free, free_as, malloc, malloc_from_cache, malloc_slow, malloc_slow_by,
+    malloc_zeroed, malloc_zeroed_from_cache, memalign, memalign_by, memalign_from_cache, realloc,
+    stays_in_slot, trim, usable_size,
 };
 pub use fork::without_purger;
 pub use hooks::Hooks;

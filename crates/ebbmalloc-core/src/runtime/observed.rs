@@ -9,7 +9,7 @@ use super::instance::HEAP;
 use super::interval;
 use super::lookup::quick_class;
 use super::observer::{
-    JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, STATS_INTERVAL, ZERO,
+    JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, STATS_INTERVAL, STRICT, ZERO,
 };
 use super::profile::record::record;
 use crate::cache::cache::Entered;
@@ -34,7 +34,7 @@ pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u
     if observer.is_sampled_alone() {
         return cache.pop_next_ration(class_of(size));
     }
-    if observer.flags() != 0 {
+    if observer.flags() & !STRICT != 0 {
         return None;
     }
     let class = cache.quick_class(size);
@@ -51,7 +51,7 @@ pub(super) fn malloc_quick(observer: &Observer, size: usize) -> Option<NonNull<u
 #[inline(always)]
 pub(super) fn free_quick(observer: &Observer, slot: *mut u8, class: usize) -> bool {
     // No stack of class 0 takes anything.
-    let done = observer.flags() == 0 && observer.cache().push(class, slot);
+    let done = observer.flags() & !STRICT == 0 && observer.cache().push(class, slot);
     if done {
         observer.count_freed(CLASS[class].size as usize);
     }

@@ -11,14 +11,16 @@
 //! A thread is observed if all threads are ([`observe_everyone`], a setting), or if it asked for it
 //! (`super::thread_control`), and stays so until its end. Its counters start at zero when it becomes observed.
 
+use super::checks::quarantine::{Ring, release};
 use super::instance::HEAP;
 use super::profile_settings::{is_active, is_on};
 use super::sampler::{Sampler, end_thread};
 use crate::cache::cache::Cache;
 use crate::cache::ration::Rations;
+use crate::heap::Access;
 use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// New blocks are filled with [`JUNK_NEW`].
 pub const JUNK_ALLOCATED: u8 = 1;
@@ -32,6 +34,8 @@ pub const NO_CACHE: u8 = 8;
 pub const PROFILE: u8 = 16;
 /// Statistics are printed each time that so many bytes were allocated.
 pub const STATS_INTERVAL: u8 = 32;
+/// Blocks are tagged and checked: [`super::strict`]. A flag of all threads.
+pub const STRICT: u8 = 128;
 /// Only the profile samples the thread, and its cache is rationed. A flag of one thread, never of all threads.
 const SAMPLED_ALONE: u8 = 64;
 
@@ -75,6 +79,19 @@ pub struct Observer {
     pub(super) sampler: Sampler,
     /// Memory of the cache's rations, or null. It stays as long as the record does.
     rations: AtomicPtr<Rations>,
+    /// Where the thread's freed blocks wait in strict mode, or null. Memory as that of the rations.
+    ring: AtomicPtr<Ring>,
+}
+
+/// Threads that were observed in strict mode so far; relaxed: see [`is_alone`].
+static STRICT_THREADS: AtomicU32 = AtomicU32::new(0);
+
+/// In strict mode: whether the calling thread is the only one that has asked for memory. A thread that sees what another
+/// wrote to a block sees, after its fence, that the other is there: it was counted before its first request.
+#[inline]
+pub(super) fn is_alone() -> bool {
+    fence(Ordering::Acquire);
+    STRICT_THREADS.load(Ordering::Relaxed) <= 1
 }
 
 impl Observer {
@@ -89,6 +106,37 @@ impl Observer {
     #[inline(always)]
     pub(super) fn flags(&self) -> u8 {
         self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Where the thread's freed blocks wait, in strict mode.
+    #[inline]
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        // SAFETY: null, or memory that goes with the record.
+        unsafe { self.ring.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// At the thread's end: what waits is free.
+    pub(super) fn empty_ring(&self) {
+        self.ring().inspect(|ring| {
+            ring.take_all(|block| {
+                if let Some(memory) = release(block) {
+                    // SAFETY: the memory is from the heap, and no block is in it any more.
+                    unsafe { HEAP.free(Access::Direct, memory) };
+                }
+            });
+        });
+    }
+
+    fn make_ring(&self) -> bool {
+        let Some(piece) = HEAP.allocate_metadata(size_of::<Ring>()) else {
+            return false;
+        };
+        let ring = piece.cast::<Ring>();
+        // SAFETY: a piece of metadata is aligned to its size, which is enough, and ours alone.
+        unsafe { ring.write(Ring::new(piece.as_ptr() as u64 ^ HEAP.os.thread_cpu_ns())) };
+        self.ring.store(ring.as_ptr(), Ordering::Relaxed);
+        STRICT_THREADS.fetch_add(1, Ordering::Release);
+        true
     }
 
     /// Whether the thread's requests go to the bins at once.
@@ -267,9 +315,15 @@ pub(super) fn make(cache: &'static Cache, interest: Interest) -> Option<&'static
             peak: AtomicI64::new(0),
             sampler: Sampler::new(place.as_ptr() as u64),
             rations: AtomicPtr::new(null_mut()),
+            ring: AtomicPtr::new(null_mut()),
         });
         place.as_ref()
     };
+    if observer.flags() & STRICT != 0 && !observer.make_ring() {
+        // SAFETY: no thread knows the record.
+        unsafe { HEAP.free_metadata(place.cast(), size_of::<Observer>()) };
+        return None;
+    }
     if observer.is_sampled_alone() && !observer.ration() {
         observer.flags.fetch_and(!SAMPLED_ALONE, Ordering::Relaxed);
     }
@@ -286,6 +340,9 @@ pub(super) unsafe fn unmake(observer: &'static Observer) {
     unsafe {
         if let Some(rations) = NonNull::new(observer.rations.load(Ordering::Relaxed)) {
             HEAP.free_metadata(rations.cast(), size_of::<Rations>());
+        }
+        if let Some(ring) = observer.ring() {
+            HEAP.free_metadata(NonNull::from(ring).cast(), size_of::<Ring>());
         }
         HEAP.free_metadata(NonNull::from(observer).cast(), size_of::<Observer>())
     }

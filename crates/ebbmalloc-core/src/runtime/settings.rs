@@ -6,7 +6,7 @@ use super::hooks::hooks;
 use super::instance::HEAP;
 use super::profile::watch;
 use super::purger::purger::PURGER;
-use super::{decay, in_force, mechanisms, observer};
+use super::{checks, decay, in_force, mechanisms, observer};
 use crate::base::corrupt::Line;
 use crate::base::exact::usize_of;
 use crate::os::linux::HugePages;
@@ -120,6 +120,9 @@ fn apply(options: &Options<'_>) {
         HEAP.os.unmap_what_is_free();
     }
     HEAP.return_at_once(usize_of(options.number(Id::OversizeThreshold)));
+    if options.number(Id::Check) == 1 {
+        checks::be_strict();
+    }
     observer::observe_everyone(observed_for(options));
     HEAP.os.set_huge_pages(
         match options.number(Id::Thp) {
@@ -162,7 +165,8 @@ fn observed_for(options: &Options<'_>) -> u8 {
     } else {
         0
     };
-    junk | zero | no_cache | interval
+    let strict = if options.number(Id::Check) == 1 { observer::STRICT } else { 0 };
+    junk | zero | no_cache | interval | strict
 }
 
 /// With `confirm_conf:true`: the version, the settings and the mechanisms in force, once, after the

@@ -6,8 +6,8 @@
 use core::ffi::{c_int, c_void};
 
 use crate::blocks::{self, Choice};
-use ebbmalloc_core::runtime;
 use ebbmalloc_core::runtime::face::HEAP;
+use ebbmalloc_core::runtime::{self, Freed, Maker, strict};
 
 /// What `flags` say.
 fn choice(flags: c_int) -> Choice {
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
     if flags == 0 {
         let block = match runtime::malloc_from_cache(size) {
             Some(block) => block.as_ptr(),
-            None => runtime::malloc_slow(size),
+            None => runtime::malloc_slow(size.max(1)),
         };
         return block.cast();
     }
@@ -90,7 +90,12 @@ pub unsafe extern "C" fn dallocx(block: *mut c_void, flags: c_int) {
 /// # Safety
 /// As for [`dallocx`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sdallocx(block: *mut c_void, _size: usize, flags: c_int) {
+pub unsafe extern "C" fn sdallocx(block: *mut c_void, size: usize, flags: c_int) {
+    if strict::is_on() {
+        let freed = Freed { by: Maker::Malloc, size: Some(size) };
+        // SAFETY: the block is live and not used again (fn contract).
+        return unsafe { strict::free(block.cast(), freed) };
+    }
     // The look-up is one load, and finds a wrong pointer.
     // SAFETY: the block is live and not used again, and the cache that `flags` name exists (contract of `dallocx`).
     unsafe { blocks::free_with(block.cast(), &choice(flags)) }

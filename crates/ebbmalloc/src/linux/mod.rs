@@ -2,7 +2,9 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use ebbmalloc_core::runtime;
+use ebbmalloc_core::runtime::{self, Maker, Sized};
+
+const MALLOC: u8 = Maker::Malloc as u8;
 
 use crate::Ebbmalloc;
 
@@ -52,10 +54,10 @@ unsafe impl GlobalAlloc for Ebbmalloc {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // The look-up of the class is one load, and finds a wrong pointer.
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // The look-up of the class is one load, and finds a wrong pointer. Strict mode checks the size.
         // SAFETY: the block came from this allocator and is not used again (contract of `GlobalAlloc`).
-        unsafe { runtime::free(block) };
+        unsafe { runtime::free_as(block, Sized::<MALLOC>(layout.size())) };
     }
 
     #[inline]

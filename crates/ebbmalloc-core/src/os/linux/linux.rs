@@ -48,6 +48,8 @@ pub struct Linux {
     /// Settings: the advice on huge pages that the kernel gets, for the heap and for metadata. Set at boot.
     pub(super) huge_pages: AtomicU8,
     pub(super) huge_metadata: AtomicU8,
+    /// How pages are made to fault; see `guard`.
+    pub(super) guards: AtomicU8,
 }
 
 impl Linux {
@@ -68,6 +70,7 @@ impl Linux {
             unmaps: AtomicBool::new(false),
             huge_pages: AtomicU8::new(HugePages::Refused as u8),
             huge_metadata: AtomicU8::new(HugePages::Refused as u8),
+            guards: AtomicU8::new(UNKNOWN),
         }
     }
 }

@@ -23,6 +23,7 @@ mod discard;
 mod environment;
 mod files;
 mod fork_mark;
+mod guard;
 mod linux;
 mod memory;
 mod parent;

@@ -1,0 +1,135 @@
+//! How many of 116 programs that misuse the heap are ended before they are done: by default, and in strict mode. The rows
+//! are those of mimalloc-bench's `bench/security`, written anew (`programs/misuse.c`), and some of our own.
+
+use super::harness::Run;
+
+const SIZES: [&str; 3] = ["8", "4096", "262144"];
+
+/// The matrix: each row once for each size. A distance of `+N` counts from the block's end.
+const MATRIX: [&str; 37] = [
+    "store_beside +0",
+    "store_beside +31",
+    "store_beside +1048575",
+    "store_beside -1",
+    "store_beside -32",
+    "store_beside -1048576",
+    "copy_beside 1",
+    "copy_beside 32",
+    "copy_far 1048576",
+    "copy_beside -1",
+    "copy_beside -32",
+    "copy_far -1048576",
+    "free_again",
+    "free_again_later",
+    "free_again_interleaved",
+    "free_again_reused",
+    "free_again_then_loop",
+    "free_wild",
+    "free_stack",
+    "free_alloca",
+    "free_interior 1",
+    "free_interior 8",
+    "free_interior 4096",
+    "free_interior 1073741824",
+    "reuse",
+    "reuse_smaller",
+    "realloc_reuse",
+    "read_nothing",
+    "read_nothing_free",
+    "write_nothing",
+    "write_nothing_free",
+    "write_freed",
+    "write_freed_then_loop",
+    "read_freed",
+    "read_new",
+    "execute",
+    "impossible",
+];
+
+const OPERATORS: [&str; 5] = [
+    "delete_of_other_size",
+    "delete_array_of_one",
+    "delete_one_of_array",
+    "delete_array_of_one_string",
+    "delete_one_of_strings",
+];
+
+/// The arguments of each program of the matrix.
+fn programs() -> Vec<String> {
+    let mut programs: Vec<_> = OPERATORS.iter().map(|kind| format!("misuse_new {kind}")).collect();
+    for (row, size) in MATRIX.iter().flat_map(|row| SIZES.map(|size| (row, size))) {
+        let (kind, distance) = row.split_once(' ').unwrap_or((row, "0"));
+        let distance: i64 = match distance.strip_prefix('+') {
+            Some(behind) => size.parse::<i64>().unwrap() + behind.parse::<i64>().unwrap(),
+            None => distance.parse().unwrap(),
+        };
+        programs.push(format!("misuse {kind} {size} {distance}"));
+    }
+    programs
+}
+
+/// Programs of our own: the mistake is made in another thread, after a realloc, or by a function of another kind.
+const OWN: [&str; 12] = [
+    "misuse free_again 100 0 other",
+    "misuse free_again_interleaved 5000 0 other",
+    "misuse free_again_later 100000 0 other",
+    "misuse free_interior 100 16 other",
+    "misuse store_beside 24 24 other",
+    "misuse store_beside 5000 -1 other",
+    "misuse write_freed_then_loop 600 0 other",
+    "misuse free_after_realloc 100",
+    "misuse free_after_realloc 100000",
+    "misuse write_after_realloc 100",
+    "misuse_new delete_of_malloc",
+    "misuse_new free_of_new",
+];
+
+/// The programs that reached their end.
+fn undetected(settings: &str, programs: &[String]) -> Vec<String> {
+    let reached_end = |program: &&String| {
+        let outcome = Run::program(program).env("EBB_CONF", settings).run();
+        outcome.stdout.contains("undetected")
+    };
+    programs.iter().filter(reached_end).cloned().collect()
+}
+
+#[test]
+fn strict_mode_ends_100_of_116_programs() {
+    let programs = programs();
+    assert_eq!(programs.len(), 116);
+    let missed = undetected("check:strict", &programs);
+    assert!(missed.len() <= 16, "{missed:#?}");
+}
+
+#[test]
+fn the_default_ends_55_of_116_programs() {
+    let missed = undetected("", &programs());
+    assert!(missed.len() <= 61, "{missed:#?}");
+}
+
+#[test]
+fn strict_mode_ends_with_one_line() {
+    for program in OWN {
+        let outcome = Run::program(program).env("EBB_CONF", "check:strict").run().killed_by(6);
+        let line = outcome.stderr.strip_suffix("; aborting\n").unwrap_or_default();
+        let is_one = line.starts_with("ebbmalloc: ") && !line.contains('\n');
+        assert!(is_one, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn right_programs_run_in_strict_mode() {
+    for program in [
+        "interfaces alignments",
+        "interfaces sizes",
+        "operators forms",
+        "threads exit_rounds",
+        "threads come_and_go",
+        "forks busy 50",
+        "forks torn 20 2",
+        "signals step",
+        "signals in_handler fork 50",
+    ] {
+        Run::program(program).env("EBB_CONF", "check:strict").run().passed();
+    }
+}

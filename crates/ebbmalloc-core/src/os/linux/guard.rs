@@ -1,0 +1,58 @@
+//! Pages that fault when they are touched, inside memory of the heap's. MADV_GUARD_INSTALL (Linux 6.13) leaves the mapping
+//! whole; before it mprotect splits mappings, of which a process may have some 65,000.
+
+use super::arch::nr;
+use super::call::call;
+use super::memory::{PROT_READ_WRITE, protect};
+use super::{Linux, UNKNOWN};
+use core::sync::atomic::Ordering;
+
+const BY_ADVICE: u8 = 1;
+const BY_RIGHTS: u8 = 2;
+
+const MADV_DONTNEED: usize = 4;
+const MADV_GUARD_INSTALL: usize = 102;
+const MADV_GUARD_REMOVE: usize = 103;
+
+impl Linux {
+    /// Makes whole pages fault, and returns what they held. False, and nothing has happened, where the kernel refuses.
+    ///
+    /// # Safety
+    /// The pages are committed memory of the heap's, and no thread that keeps malloc's contract touches them.
+    pub unsafe fn guard(&self, start: usize, bytes: usize) -> bool {
+        if self.guards.load(Ordering::Relaxed) != BY_RIGHTS {
+            // SAFETY: no thread reads the pages again (fn contract).
+            let installed = unsafe { call(nr::MADVISE, [start, bytes, MADV_GUARD_INSTALL]) };
+            if installed.is_ok() {
+                self.guards.store(BY_ADVICE, Ordering::Relaxed);
+                return true;
+            }
+            if self.guards.load(Ordering::Relaxed) != UNKNOWN {
+                return false;
+            }
+        }
+        if self.is_confined() {
+            return false;
+        }
+        self.guards.store(BY_RIGHTS, Ordering::Relaxed);
+        // SAFETY: no thread touches the pages (fn contract).
+        unsafe {
+            let _ = call(nr::MADVISE, [start, bytes, MADV_DONTNEED]);
+            protect(start, bytes).is_ok()
+        }
+    }
+
+    /// Undoes [`Linux::guard`] for some of the pages. False if the kernel refuses; the pages are lost then.
+    ///
+    /// # Safety
+    /// The pages are committed memory of the heap's, and the others' contents may stay.
+    pub unsafe fn unguard(&self, start: usize, bytes: usize) -> bool {
+        // SAFETY: the heap's own committed memory gets back the rights that it had.
+        unsafe {
+            match self.guards.load(Ordering::Relaxed) {
+                BY_RIGHTS => call(nr::MPROTECT, [start, bytes, PROT_READ_WRITE]).is_ok(),
+                _ => call(nr::MADVISE, [start, bytes, MADV_GUARD_REMOVE]).is_ok(),
+            }
+        }
+    }
+}
