@@ -6,9 +6,11 @@
 
 use super::container::Running;
 use super::interrupt::{Groups, Interrupt};
+use ebb_process::environ;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -335,11 +337,10 @@ pub fn last_lines_of(path: &Path) -> Vec<String> {
 
 /// Kills what a run started and what then left its group (a daemon that called setsid).
 pub fn kill_strays(run_mark: &str) {
-    let wanted = format!("{RUN_MARK}={run_mark}");
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environ.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()) {
+        let mark = environ::at_start(pid).ok().and_then(|mut it| it.remove(OsStr::new(RUN_MARK)));
+        if mark.is_some_and(|mark| mark == run_mark) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
