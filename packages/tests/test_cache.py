@@ -6,7 +6,7 @@ import subprocess
 import tarfile
 
 from made import one
-from roots import RootTest
+from roots import CHROOT, RootTest
 
 MAPS = "/bin/cat /proc/self/maps"
 MACHINE = 18  # where an ELF file names its machine, in two bytes
@@ -68,6 +68,13 @@ class Cache(RootTest):
                 self.assertEqual(done.stdout, "74\n")
                 self.assertRegex(done.stderr, rf"^ebb: [^\n]*{why}[^\n]*--out DIR\n$")
         self.assertEqual(list(home.iterdir()), [])
+
+    def test_without_proc(self):
+        self.home()
+        line = [CHROOT, self.root.folder, "/ebb", "run", "/bin/cat", "/home/note"]
+        (self.root.folder / "home/note").write_text("written")
+        done = subprocess.run(line, env={"HOME": "/home"}, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "written"), done.stderr)
 
     def test_no_cache_and_no_memory(self):
         """One descriptor more than a program has."""

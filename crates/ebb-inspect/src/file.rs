@@ -8,14 +8,14 @@ use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open as open_at, openat2};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{
     BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC,
     SECURITYFS_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
@@ -48,8 +48,8 @@ impl NamedFile {
     /// Opens what is at `path`; see the head of this file for what is refused.
     pub fn open(path: &Path) -> io::Result<Self> {
         let found = find(path)?;
-        let meta = File::from(found.as_fd().try_clone_to_owned()?).metadata()?;
-        if !meta.is_file() {
+        let meta = fstat(&found)?;
+        if meta.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFREG.bits() {
             return Err(io::Error::other("is not a regular file"));
         }
         let of = fstatfs(&found)?.filesystem_type();
@@ -59,7 +59,20 @@ impl NamedFile {
         // Of the same file, not of the same name. A lease that its owner does not give up makes it fail, not wait.
         let by_number = format!("/proc/self/fd/{}", found.as_raw_fd());
         let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
-        let file = File::options().read(true).custom_flags(flags).open(by_number)?;
+        let open = |path: &Path| File::options().read(true).custom_flags(flags).open(path);
+        let file = match open(by_number.as_ref()) {
+            // There is no /proc, or no second descriptor: by its name, if that leads to the same file still.
+            Err(error) if matches!(errno_of(&error), Errno::ENOENT | Errno::EMFILE) => {
+                drop(found);
+                let file = open(path)?;
+                let now = file.metadata()?;
+                if (now.dev(), now.ino()) != (meta.st_dev, meta.st_ino) {
+                    return Err(io::Error::other("was replaced meanwhile"));
+                }
+                file
+            }
+            opened => opened?,
+        };
         Ok(Self { file, left: Cell::new(MOST_BYTES) })
     }
 
@@ -127,6 +140,10 @@ impl Seek for NamedFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         (&*self).seek(to)
     }
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
 /// The file at `path`, not opened for anything.

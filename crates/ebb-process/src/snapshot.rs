@@ -7,13 +7,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use ebb_inspect::cpython::{Collector, Interpreter, OfType};
 pub use ebb_inspect::{Class, Heap, HugePages};
 
 /// The layout's version: grows when a field changes its meaning.
 pub const FORMAT: u32 = 1;
+/// The largest figure that is read: 1 PiB.
+const MOST: u64 = 1 << 50;
 
 /// One look at a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -368,6 +372,15 @@ pub struct Stress {
 }
 
 impl Snapshot {
+    /// Reads the file of `ebb snap`. Bytes and counts that no machine has are an error, so that sums of them fit.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        let value: Value = serde_json::from_str(text)?;
+        match largest(&value) {
+            most if most > MOST => Err(Error::custom(format!("no machine has {most} bytes"))),
+            _ => serde_json::from_value(value),
+        }
+    }
+
     /// The sum of a figure over the processes; absent where one of them lacks it.
     pub fn total(&self, figure: impl Fn(&Process) -> Option<u64>) -> Option<u64> {
         self.processes.iter().map(figure).sum()
@@ -383,6 +396,16 @@ impl Snapshot {
         let processes = self.processes.iter();
         let mut unread = processes.filter(|process| !process.pool_is_read());
         unread.find_map(|process| process.pool)
+    }
+}
+
+/// The largest whole number in it.
+fn largest(value: &Value) -> u64 {
+    match value {
+        Value::Number(number) => number.as_u64().unwrap_or(0),
+        Value::Array(values) => values.iter().map(largest).max().unwrap_or(0),
+        Value::Object(fields) => fields.values().map(largest).max().unwrap_or(0),
+        _ => 0,
     }
 }
 

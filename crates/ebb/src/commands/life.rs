@@ -34,7 +34,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, Snapshot)>, Failure> {
 
 fn points(file: &Path, text: &str) -> Result<Vec<(String, Snapshot)>, Failure> {
     let point = |line: &str| {
-        let snapshot: Snapshot = serde_json::from_str(line)
+        let snapshot = Snapshot::from_json(line)
             .map_err(|error| unusable(file, &format!("no marked point: {error}")))?;
         let label = snapshot.label.clone();
         Ok((label.ok_or_else(|| unusable(file, "a snapshot without a label"))?, snapshot))

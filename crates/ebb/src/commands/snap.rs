@@ -92,7 +92,7 @@ pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Fa
 pub fn read(path: &Path) -> Result<Snapshot, Failure> {
     let text =
         std::fs::read_to_string(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
-    serde_json::from_str(&text).map_err(|error| {
+    Snapshot::from_json(&text).map_err(|error| {
         Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb snap`")
     })
 }

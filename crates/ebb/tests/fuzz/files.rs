@@ -174,7 +174,7 @@ fn snapshots_and_recordings() {
     let folder = harness::folder();
     crate::fuzz("snapshots and recordings", |random| {
         let text = mutated(random, &texts);
-        if let Ok(snapshot) = serde_json::from_str::<Snapshot>(&text) {
+        if let Ok(snapshot) = Snapshot::from_json(&text) {
             let diagnosis = [ebb_diagnosis::of(snapshot)];
             for form in [Form::Full, Form::Short(80)] {
                 let _ = ebb_report::diagnosis::render(&diagnosis, form);
