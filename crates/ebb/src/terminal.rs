@@ -29,6 +29,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// The sequences that `paint` writes.
 const COLOURS: [&str; 4] = ["\u{1b}[0m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
+/// Of a file whose lines end as on Windows: a patch keeps it.
+const LINE_END: &str = "\r\n";
 
 /// Without what a terminal would obey: a process and a file may have any name.
 fn plain(text: &str) -> Cow<'_, str> {
@@ -41,7 +43,8 @@ fn plain(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(obeyed) {
         let (before, after) = rest.split_at(at);
         out.push_str(before);
-        let colour = COLOURS.iter().find(|colour| after.starts_with(**colour));
+        let kept = COLOURS.iter().chain(&[LINE_END]);
+        let colour = kept.into_iter().find(|kept| after.starts_with(**kept));
         let len =
             colour.map_or_else(|| after.chars().next().map_or(0, char::len_utf8), |it| it.len());
         out.push_str(colour.unwrap_or(&"\u{fffd}"));
