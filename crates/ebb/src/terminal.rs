@@ -27,10 +27,9 @@ pub fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// The sequences that `paint` writes.
-const COLOURS: [&str; 4] = ["\u{1b}[0m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
-/// Of a file whose lines end as on Windows: a patch keeps it.
-const LINE_END: &str = "\r\n";
+/// Control sequences that are written as they are: the colours of `paint`, and the line end of a file from
+/// Windows, which a patch keeps.
+const KEPT: [&str; 5] = ["\u{1b}[0m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\r\n"];
 
 /// Without what a terminal would obey: a process and a file may have any name.
 fn plain(text: &str) -> Cow<'_, str> {
@@ -43,12 +42,15 @@ fn plain(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(obeyed) {
         let (before, after) = rest.split_at(at);
         out.push_str(before);
-        let kept = COLOURS.iter().chain(&[LINE_END]);
-        let colour = kept.into_iter().find(|kept| after.starts_with(**kept));
-        let len =
-            colour.map_or_else(|| after.chars().next().map_or(0, char::len_utf8), |it| it.len());
-        out.push_str(colour.unwrap_or(&"\u{fffd}"));
-        rest = &after[len..];
+        if let Some(kept) = KEPT.iter().find(|kept| after.starts_with(**kept)) {
+            out.push_str(kept);
+            rest = &after[kept.len()..];
+        } else {
+            out.push('\u{fffd}');
+            let mut chars = after.chars();
+            chars.next();
+            rest = chars.as_str();
+        }
     }
     out.push_str(rest);
     Cow::Owned(out)
@@ -95,8 +97,8 @@ mod tests {
     #[test]
     fn a_terminal_obeys_no_name() {
         assert_eq!(
-            plain("a\u{1b}]0;b\u{7}\r\n\tc\u{9b}1m"),
-            "a\u{fffd}]0;b\u{fffd}\u{fffd}\n\tc\u{fffd}1m"
+            plain("a\u{1b}]0;b\u{7}\rc\r\n\td\u{9b}1m"),
+            "a\u{fffd}]0;b\u{fffd}\u{fffd}c\r\n\td\u{fffd}1m"
         );
         let painted = "\u{1b}[31mBad:\u{1b}[0m a\u{1b}[5mb";
         assert_eq!(plain(painted), "\u{1b}[31mBad:\u{1b}[0m a\u{fffd}[5mb");
