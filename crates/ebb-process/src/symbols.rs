@@ -30,7 +30,7 @@ const HEAD_BYTES: usize = 4096;
 const MOST_INLINED: usize = 64;
 
 /// One function at an address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Line {
     /// Its name; where none is known, the file and the address in it.
     pub function: String,

@@ -20,11 +20,14 @@ const MOST_COLUMNS: usize = 100;
 /// Writes to stdout; a reader that went away is [`Exit::BrokenPipe`], a full disk [`Exit::NotWritten`].
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(plain(text).as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| match error.kind() {
+    out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()).map_err(not_written)
+}
+
+fn not_written(error: io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => error.into(),
         _ => Failure::new(Exit::NotWritten, format!("stdout was not written: {error}")),
-    })
+    }
 }
 
 /// Control sequences that are written as they are: the colours of `paint`, and the line end of a file from
@@ -56,11 +59,32 @@ fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writes a value as JSON to stdout: one line, or indented.
+/// Writes a value as JSON to stdout while it is made: one line, or indented.
 pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(), Failure> {
-    let text =
-        if indented { serde_json::to_string_pretty(value)? } else { serde_json::to_string(value)? };
-    print(&(text + "\n"))
+    let mut out = Plain(io::BufWriter::new(io::stdout().lock()));
+    let made = match indented {
+        true => serde_json::to_writer_pretty(&mut out, value),
+        false => serde_json::to_writer(&mut out, value),
+    };
+    let written = made.map_err(|error| match error.is_io() {
+        true => not_written(error.into()),
+        false => error.into(),
+    });
+    written.and_then(|()| out.write_all(b"\n").and_then(|()| out.flush()).map_err(not_written))
+}
+
+/// Writes texts without what a terminal would obey; each write is a whole text.
+struct Plain<W>(W);
+
+impl<W: Write> Write for Plain<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_all(plain(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Writes one line for the user to stderr. Where stderr is closed, the line is lost.

@@ -1,8 +1,8 @@
-// The flame graph: boxes from a tree of [name, still there, allocated, children]. The table below is whole without it.
+// The flame graph: boxes from [names, root]; a node is [number of its name, still there, allocated, children]. The table below is whole without it.
 "use strict";
 (() => {
   const ROW = 20;
-  const root = JSON.parse(document.getElementById("data").textContent);
+  const [names, root] = JSON.parse(document.getElementById("data").textContent);
   const flame = document.getElementById("flame");
   const about = document.getElementById("about");
   const search = document.getElementById("search");
@@ -14,17 +14,17 @@
   const words = (node) => {
     const mb = (bytes) => (bytes / 1e6).toFixed(2);
     const share = size(root) > 0 ? (size(node) / size(root)) * 100 : 0;
-    return `${node[0]}: ${mb(node[1])} MB still there, ${mb(node[2])} MB allocated, ${share.toFixed(1)} % of all`;
+    return `${names[node[0]]}: ${mb(node[1])} MB still there, ${mb(node[2])} MB allocated, ${share.toFixed(1)} % of all`;
   };
 
   const box = (node, depth, from, width, steps, above) => {
     const element = document.createElement("button");
     element.type = "button";
-    element.textContent = node[0];
+    element.textContent = names[node[0]];
     element.title = words(node);
     Object.assign(element.style, { left: `${from * 100}%`, width: `${width * 100}%`, top: `${depth * ROW}px` });
     const text = search.value.toLowerCase();
-    element.classList.toggle("found", text !== "" && node[0].toLowerCase().includes(text));
+    element.classList.toggle("found", text !== "" && names[node[0]].toLowerCase().includes(text));
     element.classList.toggle("above", above);
     element.addEventListener("click", () => { path = steps; draw(); });
     for (const event of ["pointerenter", "focus"]) {

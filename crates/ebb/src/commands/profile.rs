@@ -322,7 +322,7 @@ fn write(profile: &Profile, output: &Output, shown: Shown) -> Result<(), Failure
                 report::page(profile).map_err(|error| Failure::new(Exit::Internal, error))?;
             snap::write(&output.path, &page, None)
         }
-        Format::Speedscope => snap::write(&output.path, &report::speedscope(profile), None),
+        Format::Speedscope => snap::write(&output.path, &report::speedscope(profile)?, None),
     }
 }
 
