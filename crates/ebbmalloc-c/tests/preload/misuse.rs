@@ -94,17 +94,26 @@ fn undetected(settings: &str, programs: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn strict_mode_ends_100_of_116_programs() {
+fn strict_mode_ends_110_of_116_programs() {
     let programs = programs();
     assert_eq!(programs.len(), 116);
     let missed = undetected("check:strict", &programs);
-    assert!(missed.len() <= 16, "{missed:#?}");
+    assert!(missed.len() <= 6, "{missed:#?}");
 }
 
 #[test]
-fn the_default_ends_55_of_116_programs() {
+fn the_default_ends_69_of_116_programs() {
     let missed = undetected("", &programs());
-    assert!(missed.len() <= 61, "{missed:#?}");
+    // Guards after large blocks need Linux 6.13; without them four more reach their end.
+    let is_guarded = |program: &&String| !program.contains("262144 262144");
+    let bound = if missed.iter().all(|program| is_guarded(&program)) { 47 } else { 51 };
+    assert!(missed.len() <= bound, "{missed:#?}");
+}
+
+#[test]
+fn blocks_with_guards_are_changed_in_every_way() {
+    Run::program("misuse_not").run().passed();
+    Run::program("misuse_not").env("EBB_CONF", "check:off").run().passed();
 }
 
 #[test]

@@ -38,7 +38,12 @@ impl Arena {
         tick: u32,
     ) -> Option<usize> {
         // SAFETY: the block is live and the caller's (fn contract), so its descriptor does not change meanwhile.
-        let (old_start, old_bytes) = unsafe { ((*head).base, usize_of((*head).bits)) };
+        let (old_start, old_bytes) = unsafe {
+            if !self.end_guard(os, head) {
+                return None;
+            }
+            ((*head).base, usize_of((*head).bits))
+        };
         let new = self
             .allocate_to_grow(os, size, tick)
             .or_else(|| self.allocate_large(os, size, 1, tick, Wait::Yes))?;

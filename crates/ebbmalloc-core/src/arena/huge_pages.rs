@@ -26,6 +26,9 @@ const LEAST_SURE: i8 = -4;
 const UNPROVEN_FROM: usize = 32 << 20;
 /// From this size on a block begins at a huge page. Gaps between smaller ones raised the peak of *buffers* by 28 %.
 const ALIGNED_FROM: usize = UNPROVEN_FROM;
+/// From this size on a block may have a guard: 1.6 microseconds for two calls of the kernel, where the page faults of a
+/// block that is filled take 80. Of 100 KB they were 4 %.
+pub const GUARDED_FROM: usize = 256 << 10;
 /// Most live blocks that ask: each cuts the mapping of the region in up to two places, of 65,530 that a process may have.
 const MOST_ASKING: usize = 1000;
 
@@ -208,6 +211,19 @@ impl Extents {
     ) -> Option<*mut Granule> {
         let len = granules_for(bytes);
         if bytes < ALIGNED_FROM || align > 1 || self.limited || !os.asks_for_huge_pages() {
+            // SAFETY: the lock is held (`&mut self` comes from the guard).
+            let is_new = unsafe { self.dirty.best_fit(len) }.is_null();
+            let is_exact = bytes.is_multiple_of(GRANULE) && align == 1;
+            let may_guard = (GUARDED_FROM..ALIGNED_FROM).contains(&bytes) && os.guards_ends();
+            // Room for the guard.
+            if is_new
+                && is_exact
+                && may_guard
+                && !self.limited
+                && let Some(head) = self.allocate(os, len + 1, 1)
+            {
+                return Some(head);
+            }
             return self.allocate(os, len, align);
         }
         // SAFETY: the lock is held (`&mut self` comes from the guard), and the trees hold heads of free extents that are

@@ -7,6 +7,7 @@
 use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
+use super::huge_pages::GUARDED_FROM;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::usize_of;
 use crate::base::lock::Wait;
@@ -64,14 +65,52 @@ impl Arena {
         // SAFETY: the granules came from `allocate` for this block (fn contract) and the lock is held, so no other thread
         // knows them.
         unsafe {
-            extents.mark_large(head, granules_for(bytes));
+            extents.mark_large(head, (*head).len);
             extents.set_used(head, bytes, os.page_bytes(), tick);
             extents.large_bytes += bytes;
             extents.large_blocks += 1;
             extents.large_counts.made(bytes);
             (*head).touched = 0;
             (*head).free = 0;
+            (*head).seen = 0;
             LargeBlock { start: (*head).base, zero: (*head).fill == Fill::Clean }
+        }
+    }
+
+    /// What the kernel is asked for about a block with new memory, before it is handed out: the page after it faults, since
+    /// two calls are little next to its page faults; and huge pages.
+    ///
+    /// # Safety
+    /// `head` is the descriptor of a live large block of the caller's that nothing was written to.
+    pub unsafe fn settle_large<O: Os>(&self, os: &O, head: *mut Granule, zeroed: bool) {
+        // SAFETY: of a live block only its owner, the caller, changes these fields; the page after it is in its tail.
+        unsafe {
+            self.ask_for_huge_pages(os, head, zeroed);
+            let (bytes, room) = (usize_of((*head).bits), (*head).len as usize * GRANULE);
+            if bytes >= GUARDED_FROM
+                && os.guards_ends()
+                && bytes < room
+                && os.guard((*head).base + bytes, false)
+            {
+                (*head).seen = 1;
+            }
+        }
+    }
+
+    /// Undoes the guard of [`Arena::settle_large`], before the block's end changes. False if the kernel refuses: then nothing else may lie
+    /// there.
+    ///
+    /// # Safety
+    /// `head` is a valid descriptor. If it is no live block's, a contract was broken that is found out later.
+    pub(super) unsafe fn end_guard<O: Os>(&self, os: &O, head: *mut Granule) -> bool {
+        // SAFETY: the descriptor is valid (fn contract); of a live block only its owner changes these fields.
+        unsafe {
+            if (*head).kind != Kind::Large || (*head).seen == 0 {
+                return true;
+            }
+            let ended = os.guard((*head).base + usize_of((*head).bits), true);
+            (*head).seen = u64::from(!ended);
+            ended
         }
     }
 
@@ -90,7 +129,13 @@ impl Arena {
     ) -> bool {
         // SAFETY: `head` is the descriptor that the block lies in (fn contract); the block is the caller's until it
         // is freed below.
-        unsafe { self.end_huge_pages(os, head, 0) };
+        unsafe {
+            if !self.end_guard(os, head) {
+                // The memory is lost.
+                return true;
+            }
+            self.end_huge_pages(os, head, 0);
+        }
         let Some(mut extents) = self.lock_if(os, wait) else {
             return false;
         };
@@ -134,7 +179,7 @@ impl Arena {
         // caller's to discard without a lock.
         unsafe {
             let bytes = self.large_size(os, head, address);
-            if bytes < least {
+            if bytes < least || !self.end_guard(os, head) {
                 return None;
             }
             self.end_huge_pages(os, head, 0);
@@ -187,8 +232,13 @@ impl Arena {
         let bytes = size.next_multiple_of(os.page_bytes());
         let granules = granules_for(bytes);
         // SAFETY: `head` is the descriptor that the block lies in (fn contract), and the caller owns the block, whose
-        // end may lose its huge pages.
-        unsafe { self.end_huge_pages(os, head, granules as usize) };
+        // end may lose its guard and its huge pages.
+        unsafe {
+            if !self.end_guard(os, head) {
+                return false;
+            }
+            self.end_huge_pages(os, head, granules as usize);
+        }
         let mut extents = self.lock(os);
         // SAFETY: the block is live and the caller's (fn contract), and the lock is held.
         unsafe {

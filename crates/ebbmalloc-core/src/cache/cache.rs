@@ -54,6 +54,8 @@ pub struct Cache {
     pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
     pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
+    /// By class: the stack's top when it was last looked at for wrong frees. Under the cache's protocol.
+    pub(super) noted: UnsafeCell<[usize; CLASSES + 1]>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
     pub(super) home: core::sync::atomic::AtomicU16,
@@ -142,6 +144,7 @@ impl Cache {
                 rations: UnsafeCell::new(null_mut()),
                 stacks: UnsafeCell::new(Stacks::NONE),
                 demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
+                noted: UnsafeCell::new([0; CLASSES + 1]),
                 next: UnsafeCell::new(null_mut()),
             }
         }

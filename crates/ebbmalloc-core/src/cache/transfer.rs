@@ -7,9 +7,33 @@ use super::stack::{Demand, Stack};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::Wait;
 use crate::os::Os;
-use crate::size::{CLASS, CLASSES};
+use crate::size::{CLASS, CLASSES, QUANTUM};
 use crate::slab::bin::{Age, Supply};
 use core::ptr::null_mut;
+
+/// Stacks that are compared at once with what they were.
+const GROUP: usize = 8;
+
+/// Slots of a stack that are looked at for wrong frees: six comparisons.
+const LOOKED_AT: usize = 4;
+
+/// Ends the process if one of the newest slots on a stack is there twice, or is none.
+///
+/// # Safety
+/// The caller has entered the cache.
+unsafe fn end_if_wrong<O: Os>(os: &O, stack: &Stack) {
+    let count = stack.len().min(LOOKED_AT);
+    // SAFETY: the caller has entered the cache (fn contract), and the entries between base and top are initialised.
+    let newest = unsafe { core::slice::from_raw_parts(stack.top.wrapping_sub(count), count) };
+    for (index, &slot) in newest.iter().enumerate() {
+        if !(slot as usize).is_multiple_of(QUANTUM) {
+            corruption(os, Corruption::InteriorPointer, slot as usize);
+        }
+        if newest[..index].contains(&slot) {
+            corruption(os, Corruption::DoubleFree, slot as usize);
+        }
+    }
+}
 
 impl Cache {
     /// Lets the stack of `class` grow, and counts its new room in the arena.
@@ -20,6 +44,36 @@ impl Cache {
         // SAFETY: the owner has entered the cache, and `stack` is its stack of `class` (fn contract).
         let room = unsafe { stack.grow(supply.os, supply.metadata, self.first_stacks(), class) };
         supply.arena.note_room(room);
+    }
+
+    /// Ends the process if one of the slots that the thread freed last was freed twice, or is none. Looks at stacks that
+    /// have changed since the last look.
+    ///
+    /// # Safety
+    /// The caller has entered the cache.
+    #[inline]
+    unsafe fn check_newest<O: Os>(&self, os: &O) {
+        // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
+        unsafe {
+            self.noted.with_mut(|noted| {
+                self.stacks.with(|stacks| {
+                    let tops = (&(*stacks).top)[1..=CLASSES].chunks(GROUP);
+                    let noted = (&mut (*noted))[1..].chunks_mut(GROUP);
+                    for (group, (tops, noted)) in tops.zip(noted).enumerate() {
+                        let pairs = || tops.iter().map(|&top| top as usize).zip(noted.iter());
+                        if pairs().fold(0, |all, (top, noted)| all | top ^ noted) == 0 {
+                            continue;
+                        }
+                        for (at, (&top, noted)) in tops.iter().zip(noted).enumerate() {
+                            if top as usize != *noted {
+                                *noted = top as usize;
+                                end_if_wrong(os, &(*stacks).get(1 + group * GROUP + at));
+                            }
+                        }
+                    }
+                });
+            });
+        }
     }
 
     /// Takes a slot of `class`, refilling the stack if it is empty. Null if there is no memory.
@@ -34,6 +88,7 @@ impl Cache {
     ) -> *mut u8 {
         // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
         unsafe {
+            self.check_newest(supply.os);
             if class <= RATIONED && self.is_rationed() {
                 return self.pop_ration(supply, bins, class);
             }

@@ -130,7 +130,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             && let Some(head) = self.arena.granule_of(block.start)
         {
             // SAFETY: the block was made just now.
-            unsafe { self.arena.ask_for_huge_pages(&self.os, head, zeroed) };
+            unsafe { self.arena.settle_large(&self.os, head, zeroed) };
         }
         (block.start as *mut u8, block.zero)
     }

@@ -145,6 +145,20 @@ pub unsafe trait Os: Sync {
         false
     }
 
+    /// Whether [`Os::guard`] may be called to make pages fault.
+    fn guards_ends(&self) -> bool {
+        false
+    }
+
+    /// Makes a page fault when it is touched, without a split of the mapping, or `undo`es that: then it reads as zero. False
+    /// if the kernel refuses.
+    ///
+    /// # Safety
+    /// The page is committed memory of this instance that no thread uses.
+    unsafe fn guard(&self, _page: usize, undo: bool) -> bool {
+        undo
+    }
+
     /// Makes small pages of the huge page that this page lies in, if it lies in one. Its contents stay.
     fn split_huge_page(&self, _page: usize) {}
 

@@ -120,8 +120,13 @@ fn apply(options: &Options<'_>) {
         HEAP.os.unmap_what_is_free();
     }
     HEAP.return_at_once(usize_of(options.number(Id::OversizeThreshold)));
-    if options.number(Id::Check) == 1 {
-        checks::be_strict();
+    match options.number(Id::Check) {
+        0 => {}
+        1 => {
+            HEAP.os.guard_no_ends();
+            checks::be_strict();
+        }
+        _ => HEAP.os.guard_no_ends(),
     }
     observer::observe_everyone(observed_for(options));
     HEAP.os.set_huge_pages(

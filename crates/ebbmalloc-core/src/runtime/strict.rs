@@ -122,7 +122,7 @@ fn guard(memory: *mut u8, at: usize) -> bool {
     let page = HEAP.os.page_bytes();
     // SAFETY: a page of memory that is ours alone, in which the block is not.
     !HEAP.is_in_explicit_arena(memory as usize)
-        && unsafe { HEAP.os.guard(memory as usize + at, page) }
+        && unsafe { HEAP.os.bar(memory as usize + at, page) }
 }
 
 /// [`super::entry::malloc`].
@@ -293,7 +293,7 @@ fn bar(place: Place, tag: &Tag) -> bool {
         if bytes >= LONG {
             HEAP.os.discard(&[PageRun { start, bytes }]);
         }
-        HEAP.os.guard(start, page)
+        HEAP.os.bar(start, page)
     }
 }
 

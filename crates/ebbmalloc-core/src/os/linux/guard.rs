@@ -3,7 +3,7 @@
 
 use super::arch::nr;
 use super::call::call;
-use super::memory::{PROT_READ_WRITE, protect};
+use super::memory::{PROT_READ_WRITE, map_anew, protect};
 use super::{Linux, UNKNOWN};
 use core::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ impl Linux {
     ///
     /// # Safety
     /// The pages are committed memory of the heap's, and no thread that keeps malloc's contract touches them.
-    pub unsafe fn guard(&self, start: usize, bytes: usize) -> bool {
+    pub unsafe fn bar(&self, start: usize, bytes: usize) -> bool {
         if self.guards.load(Ordering::Relaxed) != BY_RIGHTS {
             // SAFETY: no thread reads the pages again (fn contract).
             let installed = unsafe { call(nr::MADVISE, [start, bytes, MADV_GUARD_INSTALL]) };
@@ -42,11 +42,52 @@ impl Linux {
         }
     }
 
-    /// Undoes [`Linux::guard`] for some of the pages. False if the kernel refuses; the pages are lost then.
+    /// Whether blocks may get guards without strict mode: not if each would split the mapping.
+    pub(super) fn may_guard_ends(&self) -> bool {
+        !self.no_ends.load(Ordering::Relaxed)
+            && self.guards.load(Ordering::Relaxed) != BY_RIGHTS
+            && !self.is_confined()
+    }
+
+    /// Settings: no guards without strict mode. At boot.
+    pub fn guard_no_ends(&self) {
+        self.no_ends.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes whole pages fault. False, and nothing has happened, where the kernel has no advice for it.
+    ///
+    /// # Safety
+    /// As for [`Linux::bar`].
+    pub(super) unsafe fn guard_by_advice(&self, start: usize, bytes: usize) -> bool {
+        // SAFETY: no thread reads the pages again (fn contract).
+        let installed = unsafe { call(nr::MADVISE, [start, bytes, MADV_GUARD_INSTALL]) }.is_ok();
+        if self.guards.load(Ordering::Relaxed) == UNKNOWN {
+            let way = if installed { BY_ADVICE } else { BY_RIGHTS };
+            self.guards.store(way, Ordering::Relaxed);
+        }
+        installed
+    }
+
+    /// Undoes [`Linux::guard_by_advice`]; the pages read as zero. In a sandbox, where the advice may kill, they are mapped
+    /// anew. False if the kernel refuses.
+    ///
+    /// # Safety
+    /// As for [`Linux::bar`].
+    pub(super) unsafe fn unguard_by_advice(&self, start: usize, bytes: usize) -> bool {
+        // SAFETY: the heap's own committed memory, which no thread uses, is usable again.
+        unsafe {
+            if !self.is_confined() && call(nr::MADVISE, [start, bytes, MADV_GUARD_REMOVE]).is_ok() {
+                return true;
+            }
+            map_anew(start, bytes).is_ok()
+        }
+    }
+
+    /// Undoes [`Linux::bar`] for some of the pages. False if the kernel refuses; the pages are lost then.
     ///
     /// # Safety
     /// The pages are committed memory of the heap's, and the others' contents may stay.
-    pub unsafe fn unguard(&self, start: usize, bytes: usize) -> bool {
+    pub unsafe fn unbar(&self, start: usize, bytes: usize) -> bool {
         // SAFETY: the heap's own committed memory gets back the rights that it had.
         unsafe {
             match self.guards.load(Ordering::Relaxed) {

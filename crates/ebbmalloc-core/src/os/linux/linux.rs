@@ -50,6 +50,8 @@ pub struct Linux {
     pub(super) huge_metadata: AtomicU8,
     /// How pages are made to fault; see `guard`.
     pub(super) guards: AtomicU8,
+    /// Settings: no guards after large blocks. Set at boot.
+    pub(super) no_ends: AtomicBool,
 }
 
 impl Linux {
@@ -71,6 +73,7 @@ impl Linux {
             huge_pages: AtomicU8::new(HugePages::Refused as u8),
             huge_metadata: AtomicU8::new(HugePages::Refused as u8),
             guards: AtomicU8::new(UNKNOWN),
+            no_ends: AtomicBool::new(false),
         }
     }
 }

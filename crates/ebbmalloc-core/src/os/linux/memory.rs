@@ -191,6 +191,16 @@ pub unsafe fn release(start: usize, bytes: usize) {
     }
 }
 
+/// Maps a range of the allocator's own anew, committed and empty.
+///
+/// # Safety
+/// No thread uses its contents.
+pub unsafe fn map_anew(start: usize, bytes: usize) -> Result<(), Errno> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    // SAFETY: the range is ours, and no thread uses its contents (fn contract).
+    unsafe { call(nr::MMAP, [start, bytes, PROT_READ_WRITE, flags, usize::MAX, 0]) }.map(|_| ())
+}
+
 /// [`Os::move_pages`].
 ///
 /// # Safety
@@ -204,11 +214,8 @@ pub unsafe fn move_pages(os: &Linux, from: usize, to: usize, bytes: usize) -> Re
         Err(errno) => {
             // The kernel may have unmapped `to` before it gave up: map it anew, or the next
             // mapping of anybody could land in our reservation.
-            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
             // SAFETY: `to` is ours, and no thread uses its contents.
-            let mapped =
-                unsafe { call(nr::MMAP, [to, bytes, PROT_READ_WRITE, flags, usize::MAX, 0]) };
-            if mapped.is_err() {
+            if unsafe { map_anew(to, bytes) }.is_err() {
                 os.write_stderr(
                     b"ebbmalloc: the kernel unmapped a block and will not map it again\n",
                 );

@@ -164,6 +164,20 @@ unsafe impl Os for Linux {
         unsafe { discard::discard(&self.vectors, runs) }
     }
 
+    fn guards_ends(&self) -> bool {
+        self.may_guard_ends()
+    }
+
+    unsafe fn guard(&self, page: usize, undo: bool) -> bool {
+        // SAFETY: `Os` asks its callers for what the functions here ask for: a page of ours that no thread uses.
+        unsafe {
+            match undo {
+                false => self.guard_by_advice(page, self.page_bytes()),
+                true => self.unguard_by_advice(page, self.page_bytes()),
+            }
+        }
+    }
+
     unsafe fn move_pages(&self, from: usize, to: usize, bytes: usize) -> Result<(), OsError> {
         // SAFETY: `Os` asks its callers for what the function here asks for: two ranges of ours that no thread uses
         // meanwhile.

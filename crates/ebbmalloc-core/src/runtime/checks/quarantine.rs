@@ -176,5 +176,5 @@ fn unguard(place: Place, tag: &Tag) -> bool {
     let start = place.block.next_multiple_of(page);
     let end = (place.block + tag.size).next_multiple_of(page) + page;
     // SAFETY: the pages of a block that no thread uses any more, as they were guarded.
-    unsafe { HEAP.os.unguard(start, end - start) }
+    unsafe { HEAP.os.unbar(start, end - start) }
 }

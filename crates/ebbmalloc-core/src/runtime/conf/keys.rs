@@ -180,7 +180,7 @@ keys! {
     MemoryPrice "memory_price" Shape::Bytes, crate::arena::delay::BYTES_PER_CORE, Acts;
     StatsFile "stats_file" Shape::Path(STATS_FILE), 0, Acts;
     Python "python" Shape::OnOff, true, Acts;
-    Check "check" Choice(&[c"default", c"strict"]), 0, Acts;
+    Check "check" Choice(&[c"default", c"strict", c"off"]), 0, Acts;
 }
 
 /// Keys of jemalloc's that are accepted with any value and ignored.
