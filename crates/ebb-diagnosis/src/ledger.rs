@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::diagnosis::{Bridge, Cause, Ledger, Line};
+use ebb_allocators::Allocator;
 use ebb_process::snapshot::{
     Cgroup, Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot, TargetKind,
 };
@@ -109,8 +110,7 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
             lines.push((Cause::Anonymous, beside - unread));
             lines
         }
-        // A runtime maps its own heap; without one, what is anonymous may be arenas of malloc.
-        None if process.runtime.is_some() => {
+        None if is_runtimes(process) => {
             vec![(Cause::UnreadHeap, malloc.pss), (Cause::Anonymous, usage(Kind::Anonymous).pss)]
         }
         None => vec![(Cause::UnreadHeap, anywhere.pss)],
@@ -126,6 +126,13 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
     // RSS does not count these either, and a ledger that does would not meet it.
     let counted = process.memory.iter().flatten().filter(|(kind, _)| **kind != Kind::Hugetlb);
     (counted.map(|(_, usage)| usage.pss).sum(), lines)
+}
+
+/// Whether anonymous memory is a runtime's own heap where `malloc`'s was not read. Only glibc's arenas can be told
+/// from it by their mappings; every other allocator may have mapped it.
+fn is_runtimes(process: &Process) -> bool {
+    let name = process.allocator.name.as_deref();
+    process.runtime.is_some() && name.is_none_or(|name| name == Allocator::Glibc.name())
 }
 
 /// The most that allocators may have of the memory that no reader found.
@@ -158,7 +165,7 @@ fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
 /// From the figures that are open to all.
 fn without_mappings(process: &Process) -> (u64, Lines) {
     let status = &process.status;
-    let anonymous = if process.runtime.is_none() { Cause::UnreadHeap } else { Cause::Anonymous };
+    let anonymous = if is_runtimes(process) { Cause::Anonymous } else { Cause::UnreadHeap };
     let lines = [
         (anonymous, status.anon),
         (Cause::MappedFiles, status.file),

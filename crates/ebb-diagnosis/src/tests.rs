@@ -109,7 +109,12 @@ fn a_runtimes_own_heap_is_told_apart() {
     assert_eq!(judged(node.clone()), (VerdictKind::NotHeap, Some(Cause::Anonymous)));
     assert!(of(snapshot(vec![node.clone()])).verdict.sentence.contains("V8's own heap"));
     node.runtime = Some(Runtime::Cpython);
-    assert_eq!(judged(node).0, VerdictKind::NotEnoughEvidence, "arenas may be free inside");
+    assert_eq!(judged(node.clone()).0, VerdictKind::NotEnoughEvidence, "arenas may be free inside");
+    // What a preloaded allocator maps looks like a runtime's own heap.
+    (node.runtime, node.heap) = (Some(Runtime::V8), None);
+    assert_eq!(judged(node.clone()).0, VerdictKind::NotHeap);
+    node.allocator.name = Some(ebb_allocators::Allocator::Mimalloc.to_string());
+    assert_eq!(judged(node), (VerdictKind::NotEnoughEvidence, Some(Cause::UnreadHeap)));
 }
 
 #[test]
