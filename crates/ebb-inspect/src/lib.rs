@@ -82,7 +82,7 @@ pub const NEWEST: [(&str, &str); 6] = [
     (ebb_allocators::Allocator::Glibc.name(), "2.43"),
     (ebb_allocators::Allocator::Musl.name(), "1.2 (mallocng)"),
     (ebb_allocators::Allocator::Jemalloc.name(), "5.3.1"),
-    (ebb_allocators::Allocator::Mimalloc.name(), "3.4.3"),
+    (ebb_allocators::Allocator::Mimalloc.name(), "3.6.0"),
     ("tcmalloc (gperftools)", "2.10"),
     ("CPython", "3.14"),
 ];

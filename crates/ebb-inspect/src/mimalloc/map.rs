@@ -23,21 +23,79 @@ const MAX_PAGES: usize = 1 << 24;
 /// An arena has no more slices.
 const MAX_ARENA_SLICES: u64 = 1 << 24;
 
-/// Fields of a page, taken by `offsetof` from 3.0.1, 3.1.5, 3.2.7, 3.3.2 and 3.4.3, which agree in these.
-const PAGE_BYTES: usize = 136;
-const USED: usize = 16;
-const CAPACITY: usize = 18;
-const FREED_BY_OTHERS: usize = 32;
-const BLOCK_BYTES: usize = 40;
-const FIRST_BLOCK: usize = 48;
-/// Where its memory is from: an arena, first slice and slices, or the kernel's address and size; then which of both.
-/// And whether the first block's place is a distance from the page's own fields in words, as from 3.4 on.
-/// Secure builds have two keys more.
-const ORIGINS: [(usize, bool); 4] = [(96, false), (88, true), (112, false), (104, true)];
-const FROM_KERNEL: std::ops::RangeInclusive<u64> = 4..=6;
-const FROM_ARENA: u64 = 7;
-/// The number of slices of an arena, from 3.2 on and before; that of its own slices follows.
-const ARENA_SLICES: [u64; 2] = [40, 32];
+/// The largest page's fields that are read.
+const PAGE_BYTES: usize = 144;
+
+/// Where the first block of a page is.
+#[derive(Clone, Copy, Debug)]
+enum First {
+    Address,
+    /// Words behind the page's fields.
+    Words,
+    /// Bytes behind the page's fields.
+    Bytes,
+}
+
+/// Where the fields are.
+#[derive(Debug)]
+struct Layout {
+    used: usize,
+    capacity: usize,
+    freed_by_others: usize,
+    block_bytes: usize,
+    first_block: (usize, First),
+    /// Where the page's memory is from: an arena, first slice and slices, or the kernel's address and size; then
+    /// which of both.
+    origin: usize,
+    /// What says that it is from an arena; the three numbers below say that it is the kernel's.
+    from_arena: u64,
+    /// In front of the map's table of parts.
+    map_head: u64,
+    /// In an arena: the address that it begins at, unless it begins with its fields.
+    arena_start: Option<u64>,
+    /// In an arena: the number of its slices, which that of its own slices follows.
+    arena_slices: &'static [u64],
+    /// An aligned area of so many bytes begins with so many of the fields of its pages.
+    fields_of: Option<(u64, u64)>,
+}
+
+/// Those of 3.0 to 3.4, taken by `offsetof` from 3.0.1, 3.1.5, 3.2.7, 3.3.2 and 3.4.3.
+const UNTIL_3_4: Layout = Layout {
+    used: 16,
+    capacity: 18,
+    freed_by_others: 32,
+    block_bytes: 40,
+    first_block: (48, First::Address),
+    origin: 96,
+    from_arena: 7,
+    map_head: 0,
+    arena_start: None,
+    // From 3.2 on, and before.
+    arena_slices: &[40, 32],
+    fields_of: None,
+};
+/// A secure build has two keys more.
+const LAYOUTS: [Layout; 5] = [
+    UNTIL_3_4,
+    Layout { origin: 112, ..UNTIL_3_4 },
+    // 3.4.
+    Layout { first_block: (48, First::Words), origin: 88, ..UNTIL_3_4 },
+    Layout { first_block: (48, First::Words), origin: 104, ..UNTIL_3_4 },
+    // 3.6.0.
+    Layout {
+        used: 40,
+        capacity: 56,
+        freed_by_others: 64,
+        block_bytes: 32,
+        first_block: (48, First::Bytes),
+        origin: 104,
+        from_arena: 6,
+        map_head: 80,
+        arena_start: Some(40),
+        arena_slices: &[48],
+        fields_of: Some((256 << 20, 9 * SLICE_BYTES)),
+    },
+];
 
 /// What a run of slices is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +132,13 @@ impl Map {
     /// Looks for the map from the words of `data` and reads all of it.
     pub fn read(space: Space<'_>, data: &[(u64, u64)]) -> Result<Option<Self>, Unreadable> {
         for root in roots(space, data)? {
-            let parts = parts(space, root)?;
-            if is_map(space, &parts)? {
-                return Ok(Some(Self::of_parts(space, &parts)?));
+            for of_head in LAYOUTS.chunk_by(|a, b| a.map_head == b.map_head) {
+                let parts = parts(space, root + of_head[0].map_head)?;
+                for layout in of_head {
+                    if is_map(space, &parts, layout)? {
+                        return Ok(Some(Self::of_parts(space, &parts, layout)?));
+                    }
+                }
             }
         }
         Ok(None)
@@ -86,14 +148,18 @@ impl Map {
     /// addresses alone, which lies after the table.
     pub fn is_unused(space: Space<'_>, data: &[(u64, u64)]) -> Result<bool, Unreadable> {
         for root in roots(space, data)? {
-            if parts(space, root)? == [(0, root + ROOT_BYTES)] {
-                return Ok(true);
+            for head in [UNTIL_3_4.map_head, LAYOUTS[LAYOUTS.len() - 1].map_head] {
+                let end = root + head + ROOT_BYTES;
+                let is_after = |part| (end..end + SLICE_BYTES).contains(&part);
+                if matches!(parts(space, root + head)?[..], [(0, part)] if is_after(part)) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
     }
 
-    fn of_parts(space: Space<'_>, parts: &Parts) -> Result<Self, Unreadable> {
+    fn of_parts(space: Space<'_>, parts: &Parts, layout: &Layout) -> Result<Self, Unreadable> {
         let mut map = Self::default();
         let mut arenas = BTreeSet::new();
         let mut reader = space.reader();
@@ -104,7 +170,7 @@ impl Map {
                 if address < next || map.pages.len() >= MAX_PAGES {
                     continue;
                 }
-                let found = unless_torn(page(&mut reader, space, entry, address))?.flatten();
+                let found = unless_torn(layout.page(&mut reader, space, entry, address))?.flatten();
                 // The first slice of it that the map has is its first, or it is torn.
                 match found.filter(|(page, _)| page.start == address) {
                     Some((page, arena)) => {
@@ -116,7 +182,7 @@ impl Map {
                 }
             }
         }
-        map.add_free(&mut reader, space, &arenas)?;
+        map.add_free(&mut reader, space, &arenas, layout)?;
         Ok(map)
     }
 
@@ -126,32 +192,47 @@ impl Map {
         reader: &mut Reader<'_>,
         space: Space<'_>,
         arenas: &BTreeSet<u64>,
+        layout: &Layout,
     ) -> Result<(), Unreadable> {
         let pages: BTreeMap<u64, u64> = self.pages.iter().map(|it| (it.start, it.end)).collect();
         let mut behind = 0;
         for &arena in arenas {
-            let Some((own, end)) = extent(reader, space, arena)?.filter(|_| arena >= behind) else {
+            let extent = layout.extent(reader, space, arena)?;
+            let Some((mut at, own, end)) = extent.filter(|&(start, ..)| start >= behind) else {
                 self.torn += 1;
                 continue;
             };
             behind = end;
-            let mut at = arena;
-            let mut add = |from: u64, to: u64, state| {
-                if from < to {
-                    self.pages.push(Page { start: from, end: to, state });
-                }
+            let mut add = |from: u64, to: u64| {
+                let middle = own.clamp(from, to.max(from));
+                self.add(from, middle, State::Own);
+                self.add_unused(middle, to, layout);
             };
-            for (&start, &end_of_page) in pages.range(arena..end) {
-                let middle = own.clamp(at, start.max(at));
-                add(at, middle, State::Own);
-                add(middle, start, State::Free);
+            for (&start, &end_of_page) in pages.range(at..end) {
+                add(at, start);
                 at = end_of_page.max(at);
             }
-            let middle = own.clamp(at, end.max(at));
-            add(at, middle, State::Own);
-            add(middle, end, State::Free);
+            add(at, end);
         }
         Ok(())
+    }
+
+    fn add(&mut self, start: u64, end: u64, state: State) {
+        if start < end {
+            self.pages.push(Page { start, end, state });
+        }
+    }
+
+    /// Adds slices that no page has: free, or with the fields of pages.
+    fn add_unused(&mut self, mut from: u64, to: u64, layout: &Layout) {
+        while let (true, Some((area, fields))) = (from < to, layout.fields_of) {
+            let start = from / area * area;
+            let (own, end) = ((start + fields).min(to), (start + area).min(to));
+            self.add(from, own, State::Own);
+            self.add(from.max(own), end, State::Free);
+            from = end;
+        }
+        self.add(from, to, State::Free);
     }
 }
 
@@ -193,12 +274,13 @@ fn entries(space: Space<'_>, number: u64, part: u64) -> Result<Parts, Unreadable
     Ok(entries)
 }
 
-fn is_map(space: Space<'_>, parts: &Parts) -> Result<bool, Unreadable> {
+fn is_map(space: Space<'_>, parts: &Parts, layout: &Layout) -> Result<bool, Unreadable> {
     let mut reader = space.reader();
     let (mut hits, mut misses) = (0, 0);
     for &(number, part) in parts {
         for (slice, entry) in entries(space, number, part)? {
-            match unless_torn(page(&mut reader, space, entry, slice * SLICE_BYTES))?.flatten() {
+            let address = slice * SLICE_BYTES;
+            match unless_torn(layout.page(&mut reader, space, entry, address))?.flatten() {
                 Some(_) => hits += 1,
                 None => misses += 1,
             }
@@ -210,71 +292,80 @@ fn is_map(space: Space<'_>, parts: &Parts) -> Result<bool, Unreadable> {
     Ok(hits > 0)
 }
 
-/// The page at `at`, which has the slice at `address`, and the arena that it is from.
-fn page(
-    reader: &mut Reader<'_>,
-    space: Space<'_>,
-    at: u64,
-    address: u64,
-) -> Result<Option<(Page, Option<u64>)>, Unreadable> {
-    let mut bytes = [0; PAGE_BYTES];
-    reader.bytes(at, &mut bytes)?;
-    let long = |at: usize| {
-        let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
-        u64::from_ne_bytes(bytes.copied().unwrap_or_default())
-    };
-    let area = ORIGINS.iter().find_map(|&(origin, is_distance)| {
-        let kind = long(origin + 16) & 0xffff_ffff;
-        let (place, size) = (long(origin), long(origin + 8));
+impl Layout {
+    /// The page at `at`, which has the slice at `address`, and the arena that it is from.
+    fn page(
+        &self,
+        reader: &mut Reader<'_>,
+        space: Space<'_>,
+        at: u64,
+        address: u64,
+    ) -> Result<Option<(Page, Option<u64>)>, Unreadable> {
+        let mut bytes = [0; PAGE_BYTES];
+        reader.bytes(at, &mut bytes)?;
+        let long = |at: usize| {
+            let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
+            u64::from_ne_bytes(bytes.copied().unwrap_or_default())
+        };
+        let (place, size) = (long(self.origin), long(self.origin + 8));
+        let kind = long(self.origin + 16) & 0xffff_ffff;
         let (start, bytes, arena) = match kind {
-            FROM_ARENA => {
+            kind if kind == self.from_arena => {
                 let (index, slices) = (size & 0xffff_ffff, size >> 32);
-                let start = place.checked_add(index * SLICE_BYTES)?;
+                let start = self.start(reader, place)?.saturating_add(index * SLICE_BYTES);
                 (start, slices * SLICE_BYTES, Some(place))
             }
-            kind if FROM_KERNEL.contains(&kind) => (place, size, None),
-            _ => return None,
+            kind if (self.from_arena - 3..self.from_arena).contains(&kind) => (place, size, None),
+            _ => return Ok(None),
         };
-        let end = start.checked_add(bytes)?;
-        let has = (start..end).contains(&address) && space.is_mapped(start, end);
-        let first = if is_distance {
-            at.checked_add((long(FIRST_BLOCK) & 0xffff_ffff) * 8)?
-        } else {
-            long(FIRST_BLOCK)
+        let end = start.saturating_add(bytes);
+        let (first, of_first) = self.first_block;
+        let first = match of_first {
+            First::Address => long(first),
+            First::Words => at.saturating_add((long(first) & 0xffff_ffff) * 8),
+            First::Bytes => at.saturating_add(long(first)),
         };
-        (has && (start..end).contains(&first)).then_some((start, end, first, arena))
-    });
-    let Some((start, end, first, arena)) = area else {
-        return Ok(None);
-    };
-    // What is in front of the first slice of the map is alignment.
-    let start = if arena.is_some() { start } else { address };
-    let (used, capacity) = (long(USED) & 0xffff, long(CAPACITY) & 0xffff);
-    let block = long(BLOCK_BYTES);
-    let all = block.checked_mul(capacity).and_then(|all| first.checked_add(all));
-    if first < start || block == 0 || used > capacity || all.is_none_or(|all| all > end) {
-        return Ok(None);
-    }
-    let freed = freed_blocks(reader, long(FREED_BY_OTHERS) & !3, (first, end), used)?;
-    let state = State::Blocks { first, bytes: block, capacity, live: used - freed.min(used) };
-    Ok(Some((Page { start, end, state }, arena)))
-}
-
-/// The ends of the own slices and of all of the arena at `arena`.
-fn extent(
-    reader: &mut Reader<'_>,
-    space: Space<'_>,
-    arena: u64,
-) -> Result<Option<(u64, u64)>, Unreadable> {
-    for field in ARENA_SLICES {
-        let slices = unless_torn(reader.word(arena.saturating_add(field)))?.unwrap_or(0);
-        let own = unless_torn(reader.word(arena.saturating_add(field + 8)))?.unwrap_or(0);
-        let end = arena.saturating_add(slices.saturating_mul(SLICE_BYTES));
-        if (1..MAX_ARENA_SLICES).contains(&slices) && own <= slices && space.is_mapped(arena, end) {
-            return Ok(Some((arena + own * SLICE_BYTES, end)));
+        let has = |at| (start..end).contains(&at);
+        if !has(address) || !has(first) || !space.is_mapped(start, end) {
+            return Ok(None);
         }
+        // What is in front of the first slice of the map is alignment.
+        let start = if arena.is_some() { start } else { address };
+        let (used, capacity) = (long(self.used) & 0xffff, long(self.capacity) & 0xffff);
+        let block = long(self.block_bytes);
+        let all = block.checked_mul(capacity).and_then(|all| first.checked_add(all));
+        if first < start || block == 0 || used > capacity || all.is_none_or(|all| all > end) {
+            return Ok(None);
+        }
+        let freed = freed_blocks(reader, long(self.freed_by_others) & !3, (first, end), used)?;
+        let state = State::Blocks { first, bytes: block, capacity, live: used - freed.min(used) };
+        Ok(Some((Page { start, end, state }, arena)))
     }
-    Ok(None)
+
+    /// Where the arena with its fields at `arena` begins.
+    fn start(&self, reader: &mut Reader<'_>, arena: u64) -> Result<u64, Unreadable> {
+        self.arena_start.map_or(Ok(arena), |field| reader.word(arena.saturating_add(field)))
+    }
+
+    /// The start, and the ends of the own slices and of all of the arena with its fields at `arena`.
+    fn extent(
+        &self,
+        reader: &mut Reader<'_>,
+        space: Space<'_>,
+        arena: u64,
+    ) -> Result<Option<(u64, u64, u64)>, Unreadable> {
+        let start = unless_torn(self.start(reader, arena))?.unwrap_or(0);
+        for &field in self.arena_slices {
+            let slices = unless_torn(reader.word(arena.saturating_add(field)))?.unwrap_or(0);
+            let own = unless_torn(reader.word(arena.saturating_add(field + 8)))?.unwrap_or(0);
+            let end = start.saturating_add(slices.saturating_mul(SLICE_BYTES));
+            let fits = (1..MAX_ARENA_SLICES).contains(&slices) && own <= slices;
+            if fits && space.is_mapped(start, end) {
+                return Ok(Some((start, start + own * SLICE_BYTES, end)));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// The length of the page's own list of blocks that other threads freed, which begins at `block` and stays in `from..to`.

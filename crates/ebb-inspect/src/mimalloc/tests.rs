@@ -97,20 +97,76 @@ fn a_cookie_that_is_not_in_its_data_is_another_programs() {
     assert_eq!(fake.read(), Err(Unsupported::NotThere("mimalloc")));
 }
 
+/// Where a mimalloc 3 has its fields, by `offsetof`.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    version: &'static str,
+    bytes: u64,
+    used: u64,
+    capacity: u64,
+    freed_by_others: u64,
+    block_bytes: u64,
+    /// The first block's place from its address and that of the page's fields; it is at byte 48.
+    first: fn(u64, u64) -> u64,
+    origin: u64,
+    /// The kinds of origin: the kernel, and an arena.
+    kinds: (u64, u64),
+    map_head: u64,
+    /// Of an arena.
+    slices: u64,
+    start: Option<u64>,
+}
+
+const OF_3_3: Fields = Fields {
+    version: "3.3.2",
+    bytes: 136,
+    used: 16,
+    capacity: 18,
+    freed_by_others: 32,
+    block_bytes: 40,
+    first: |first, _| first,
+    origin: 96,
+    kinds: (4, 7),
+    map_head: 0,
+    slices: 40,
+    start: None,
+};
+const FIELDS_OF: [Fields; 3] = [
+    OF_3_3,
+    Fields { version: "3.4.3", first: |first, at| (first - at) / 8, origin: 88, ..OF_3_3 },
+    Fields {
+        version: "3.6.0",
+        bytes: 144,
+        used: 40,
+        capacity: 56,
+        freed_by_others: 64,
+        block_bytes: 32,
+        first: |first, at| first - at,
+        origin: 104,
+        kinds: (3, 6),
+        map_head: 80,
+        slices: 48,
+        start: Some(40),
+    },
+];
+
 /// A mimalloc 3: an arena of 16 slices, its own first; a page of blocks of 64 bytes with its fields in the own slice,
 /// and one block of the kernel's.
 struct Mapped {
     memory: FakeMemory,
     mappings: Vec<Mapping>,
+    fields: Fields,
 }
 
 const ROOT: u64 = 0x7d00_0000_0000;
-const PART: u64 = ROOT + 0x20_0000;
+const PART: u64 = ROOT + 0x20_1000;
+/// An arena whose fields are not at its start.
+const ARENA: u64 = SEGMENT + 0x800;
 const FIELDS: u64 = SEGMENT + 0x1000;
 const KERNELS: u64 = SEGMENT + 0x20_0000;
 
 impl Mapped {
-    fn new(is_distance: bool) -> Self {
+    fn new(fields: Fields) -> Self {
         let mut fake = Self {
             memory: FakeMemory::new(),
             mappings: vec![
@@ -118,41 +174,41 @@ impl Mapped {
                 mapping(SEGMENT, 0x40_0000, Backing::Anonymous),
                 mapping(DATA, 0x1000, Backing::File("/lib/libmimalloc.so.3".into())),
             ],
+            fields,
         };
+        let arena = if fields.start.is_some() { ARENA } else { SEGMENT };
         let memory = &mut fake.memory;
         memory.write_word(DATA + 0x80, ROOT);
-        memory.write_word(ROOT + (SEGMENT >> 29) * 8, PART);
-        memory.write_word(SEGMENT + 40, 16);
-        memory.write_word(SEGMENT + 48, 1);
-        fake.page(FIELDS, is_distance, SEGMENT + SLICE, (64, 1000, 900));
-        let origin = FIELDS + if is_distance { 88 } else { 96 };
-        fake.memory.write_word(origin, SEGMENT);
-        fake.memory.write_word(origin + 8, 1 | 2 << 32);
-        fake.memory.write_word(origin + 16, 7);
-        fake.page(FIELDS + 256, is_distance, KERNELS, (0x1_8000, 1, 1));
-        let origin = FIELDS + 256 + if is_distance { 88 } else { 96 };
-        fake.memory.write_word(origin, KERNELS);
-        fake.memory.write_word(origin + 8, 0x2_0000);
-        fake.memory.write_word(origin + 16, 4);
+        memory.write_word(fake.fields.map_head + ROOT + (SEGMENT >> 29) * 8, PART);
+        memory.write_word(arena + fields.slices, 16);
+        memory.write_word(arena + fields.slices + 8, 1);
+        if let Some(start) = fields.start {
+            memory.write_word(arena + start, SEGMENT);
+        }
+        fake.page(FIELDS, SEGMENT + SLICE, (64, 1000, 900), (arena, 1 | 2 << 32, fields.kinds.1));
+        fake.page(FIELDS + 256, KERNELS, (0x1_8000, 1, 1), (KERNELS, 0x2_0000, fields.kinds.0));
         for (slice, fields) in [(1, FIELDS), (2, FIELDS), (32, FIELDS + 256), (33, FIELDS + 256)] {
             let number = SEGMENT / SLICE + slice;
             fake.memory.write_word(PART + number % (1 << 13) * 8, fields);
         }
         for page in 0..4 {
-            fake.memory.write(SEGMENT + (3 + page) * SLICE, &[1]);
+            fake.memory.write(SEGMENT + (11 + page) * SLICE, &[1]);
         }
         fake
     }
 
-    fn page(&mut self, at: u64, is_distance: bool, first: u64, of: (u64, u16, u16)) {
+    fn page(&mut self, at: u64, first: u64, of: (u64, u16, u16), origin: (u64, u64, u64)) {
+        let (memory, fields) = (&mut self.memory, self.fields);
         let (bytes, capacity, used) = of;
-        self.memory.write(at, &[0; 136]);
-        self.memory.write(at + 16, &used.to_ne_bytes());
-        self.memory.write(at + 18, &capacity.to_ne_bytes());
-        self.memory.write_word(at + 32, 1);
-        self.memory.write_word(at + 40, bytes);
-        let first = if is_distance { (first - at) / 8 } else { first };
-        self.memory.write_word(at + 48, first);
+        memory.write(at, &[0; 144][..fields.bytes as usize]);
+        memory.write(at + fields.used, &used.to_ne_bytes());
+        memory.write(at + fields.capacity, &capacity.to_ne_bytes());
+        memory.write_word(at + fields.freed_by_others, 1);
+        memory.write_word(at + fields.block_bytes, bytes);
+        memory.write_word(at + 48, (fields.first)(first, at));
+        memory.write_word(at + fields.origin, origin.0);
+        memory.write_word(at + fields.origin + 8, origin.1);
+        memory.write_word(at + fields.origin + 16, origin.2);
     }
 
     fn read(&self) -> Result<Heap, Unsupported> {
@@ -163,32 +219,37 @@ impl Mapped {
 
 #[test]
 fn a_map_of_the_third_version_is_read_exactly() {
-    for is_distance in [false, true] {
-        let heap = Mapped::new(is_distance).read().unwrap();
-        let breakdown = heap.breakdown;
+    for fields in FIELDS_OF {
+        let heap = Mapped::new(fields).read().unwrap();
+        let (breakdown, version) = (heap.breakdown, fields.version);
         assert_eq!(heap.reader, "mimalloc 3");
-        assert!(breakdown.adds_up(), "{breakdown:?}");
+        assert!(breakdown.adds_up(), "{version}: {breakdown:?}");
         assert_eq!((breakdown.live.chunks, breakdown.live.bytes), (901, 900 * 64 + 0x1_8000));
-        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (100, 6400));
+        assert_eq!((breakdown.free.chunks, breakdown.free.bytes), (100, 6400), "{version}");
         // The arena's slices after its page.
-        assert_eq!(breakdown.kept.resident, 4 * 4096);
-        assert_eq!(breakdown.overhead.bytes, SLICE);
-        assert_eq!(breakdown.system.bytes, 16 * SLICE + 0x2_0000);
-        assert_eq!(heap.torn, 0);
+        assert_eq!(breakdown.kept.resident, 4 * 4096, "{version}");
+        assert_eq!(breakdown.system.bytes, 16 * SLICE + 0x2_0000, "{version}");
+        // Its own slice; of 3.6, the slices with the pages' fields are at the start of each 256 MiB.
+        let own = if fields.start.is_some() { 1 + 6 } else { 1 };
+        assert_eq!(breakdown.overhead.bytes, own * SLICE, "{version}");
+        assert_eq!(heap.torn, 0, "{version}");
     }
 }
 
 #[test]
 fn a_map_before_the_first_request_is_known_as_unused() {
-    let mut fake = Mapped::new(false);
     let is_unused = |fake: &Mapped| {
         let space = Space { memory: &fake.memory, mappings: &fake.mappings };
         Map::is_unused(space, &[(DATA, DATA + 0x1000)]).unwrap()
     };
-    assert!(!is_unused(&fake), "it has a page");
-    fake.memory.write_word(ROOT + (SEGMENT >> 29) * 8, 0);
-    fake.memory.write_word(ROOT, ROOT + 0x20_0000);
-    assert!(is_unused(&fake));
+    for fields in FIELDS_OF {
+        let mut fake = Mapped::new(fields);
+        let table = ROOT + fields.map_head;
+        assert!(!is_unused(&fake), "it has a page");
+        fake.memory.write_word(table + (SEGMENT >> 29) * 8, 0);
+        fake.memory.write_word(table, table + 0x20_0000);
+        assert!(is_unused(&fake), "{}", fields.version);
+    }
 }
 
 fn words() -> impl Strategy<Value = u64> {
@@ -229,9 +290,9 @@ proptest! {
     #[test]
     fn a_hostile_map_adds_up(
         words in prop::collection::vec((place_of_map(), words()), 1..30),
-        is_distance in any::<bool>(),
+        which in 0..FIELDS_OF.len(),
     ) {
-        let mut fake = Mapped::new(is_distance);
+        let mut fake = Mapped::new(FIELDS_OF[which]);
         fake.memory.corrupt(&words, []);
         if let Ok(heap) = fake.read() {
             let breakdown = heap.breakdown;
