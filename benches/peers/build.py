@@ -20,11 +20,13 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Callable
 
 HERE = Path(__file__).resolve().parent
 CC = os.environ.get("CC", "cc")
+CXX = os.environ.get("CXX", "c++")
 JOBS = str(min(2, len(os.sched_getaffinity(0))))
 
 
@@ -78,7 +80,7 @@ def jemalloc(crate: Path, scratch: Path, log: Log) -> Path:
     return source / "lib/libjemalloc.so.2"
 
 
-def mimalloc(line: str) -> Callable[[Path, Path, Log], Path]:
+def mimalloc(folder: str) -> Callable[[Path, Path, Log], Path]:
     """Its CMakeLists is in the crate without its parts: the same flags, by hand."""
 
     def recipe(crate: Path, scratch: Path, log: Log) -> Path:
@@ -88,7 +90,7 @@ def mimalloc(line: str) -> Callable[[Path, Path, Log], Path]:
         flags = ["-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec"]
         flags += ["-fno-builtin-malloc", "-Iinclude", *(f"-D{d}" for d in defines)]
         command = [CC, *flags, "src/static.c", "-o", str(target), "-pthread", "-lrt", "-latomic"]
-        log.run(*command, within=crate / "c_src/mimalloc" / line)
+        log.run(*command, within=crate / "c_src" / folder)
         return target
 
     return recipe
@@ -110,14 +112,32 @@ def rpmalloc(crate: Path, scratch: Path, log: Log) -> Path:
     return target
 
 
+def tcmalloc(crate: Path, scratch: Path, log: Log) -> Path:
+    """Its own build is Bazel's. The crate's build.rs lists the sources; its bridge gives way to malloc itself."""
+    sources = re.findall(r'"(c_src/[^"]+\.(?:cc|S))"', (crate / "build.rs").read_text())
+    sources = [s for s in sources if not s.endswith("_bridge.cc")] + ["c_src/tcmalloc/tcmalloc/tcmalloc.cc"]
+    flags = ["-O2", "-std=c++17", "-fPIC", "-DNDEBUG", "-DTCMALLOC_INTERNAL_8K_PAGES", "-ftls-model=initial-exec"]
+    flags += ["-fno-builtin-malloc", "-w", "-Ic_src/abseil-cpp", "-Ic_src/tcmalloc"]
+    objects = [str(scratch / f"{number}.o") for number in range(len(sources))]
+
+    def compiled(pair: tuple) -> None:
+        log.run(CXX, *flags, "-c", pair[0], "-o", pair[1], within=crate)
+
+    with ThreadPool(int(JOBS)) as pool:
+        pool.map(compiled, zip(sources, objects, strict=True))
+    target = scratch / "libtcmalloc.so"
+    log.run(CXX, "-shared", *objects, "-o", str(target), "-pthread", "-lrt", within=crate)
+    return target
+
+
 def jemalloc_version(_crate: Path, text: str) -> str:
     """The crate's version carries jemalloc's own after the plus."""
     return text.partition("+")[2] or text
 
 
-def mimalloc_version(line: str) -> Callable[[Path, str], str]:
+def mimalloc_version(folder: str) -> Callable[[Path, str], str]:
     def version(crate: Path, _text: str) -> str:
-        header = (crate / "c_src/mimalloc" / line / "include/mimalloc.h").read_text()
+        header = (crate / "c_src" / folder / "include/mimalloc.h").read_text()
         number = int(re.search(r"define MI_MALLOC_VERSION\s+(\d+)", header).group(1))
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
@@ -132,8 +152,9 @@ def rpmalloc_version(crate: Path, text: str) -> str:
 
 PEERS = [
     Peer("jemalloc-new", "tikv-jemalloc-sys", jemalloc, jemalloc_version),
-    Peer("mimalloc-2", "libmimalloc-sys", mimalloc("v2"), mimalloc_version("v2")),
-    Peer("mimalloc-3", "libmimalloc-sys", mimalloc("v3"), mimalloc_version("v3")),
+    Peer("mimalloc-2", "libmimalloc-sys2", mimalloc("mimalloc"), mimalloc_version("mimalloc")),
+    Peer("mimalloc-3", "libmimalloc-sys2", mimalloc("mimalloc3"), mimalloc_version("mimalloc3")),
+    Peer("tcmalloc-google", "libtcmalloc-sys", tcmalloc, lambda _crate, text: f"of crate {text}"),
     Peer("snmalloc", "snmalloc-sys", snmalloc, lambda _crate, text: f"of crate {text}"),
     Peer("rpmalloc", "rpmalloc-sys", rpmalloc, rpmalloc_version),
 ]

@@ -126,6 +126,8 @@ REGISTRY = [
     _peer("mimalloc-2", "mimalloc-2"),
     _peer("mimalloc-3", "mimalloc-3"),
     Allocator("tcmalloc", "gperftools, default", _debian("libtcmalloc_minimal.so.4"), "apt-get install libtcmalloc-minimal4"),
+    # glibc registers rseq(2) itself: without this, it falls back to caches of threads.
+    _peer("tcmalloc-google", "tcmalloc-google", environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
     _peer("snmalloc", "snmalloc"),
     _peer("rpmalloc", "rpmalloc"),
     Allocator(OURS, "default", _EBBMALLOC, "make build"),

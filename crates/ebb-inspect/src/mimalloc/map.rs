@@ -30,9 +30,9 @@ const PAGE_BYTES: usize = 144;
 #[derive(Clone, Copy, Debug)]
 enum First {
     Address,
-    /// Words behind the page's fields.
+    /// Words after the page's fields.
     Words,
-    /// Bytes behind the page's fields.
+    /// Bytes after the page's fields.
     Bytes,
 }
 
