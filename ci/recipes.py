@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the recipes of docs/recipes on the real programs, under glibc and under ebbmalloc.
 
-    ci/recipes.py [NAME]...           measures, and writes docs/recipes/NAME/result.json
+    ci/recipes.py [NAME]...           measures, and writes docs/recipes/results.json
     ci/recipes.py --check [NAME]...   only tests that ebbmalloc is in charge of every process
 
 Needs `make build` before it. INSTALL=1 installs missing Debian packages; a recipe that lacks one, or what another registry
@@ -39,7 +39,7 @@ docs/recipes/NAME/recipe.toml has:
     [versions]   program = a command that prints its version
 
 Commands run by sh in a copy of the folder, with $PORT, $OTHER (a second port), $SCRATCH (an empty folder), $LIBRARY, $EBB and
-$PID (of the service). result.json has:
+$PID (of the service). results.json has of each:
 
     date, machine, command, versions, runs
     burst        the load in words
@@ -74,6 +74,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "docs/recipes"
+RESULTS = RECIPES / "results.json"
 sys.path.append(str(ROOT / "workloads"))
 from answers.needs import record  # noqa: E402
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -425,9 +426,11 @@ def machine():
     return f"{model[1] if model else platform.machine()}, {os.cpu_count()} processors, {memory:.1f} GB, {system}, Linux {kernel}"
 
 
-def text_of(result):
-    """JSON with a key a line."""
-    return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items()) + "\n}\n"
+def publish(name, result):
+    """Puts it into the file of all, which has one figure on each line."""
+    results = json.loads(RESULTS.read_text()) | {name: result}
+    of = {name: ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in told.items()) for name, told in results.items()}
+    RESULTS.write_text("{\n" + ",\n".join(f" {json.dumps(name)}: {{\n{of[name]}\n }}" for name in sorted(of)) + "\n}\n")
 
 
 def main():
@@ -451,7 +454,7 @@ def main():
                 print(f"{name}: ebbmalloc is in charge of {words}", flush=True)
             else:
                 result = recipe.measure(given.runs)
-                (recipe.source / "result.json").write_text(text_of(result))
+                publish(name, result)
                 print(f"{name}: {result['sentence']}", flush=True)
             outcomes["passed"] += 1
         except Skip as skip:

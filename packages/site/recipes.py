@@ -1,4 +1,4 @@
-"""The pages of docs/recipes/NAME: what a user writes, the figures of ci/recipes.py in result.json, the program's trap, its files."""
+"""The pages of docs/recipes/NAME: what a user writes, the figures of ci/recipes.py in results.json, the program's trap, its files."""
 
 import json
 from pathlib import Path
@@ -16,18 +16,14 @@ def written(root: Path, files: set[str]) -> dict[str, str]:
     names = sorted(path.split("/")[2] for path in files if path.startswith(f"{FOLDER}/") and path.endswith("/recipe.toml"))
     folders = {name: root / FOLDER / name for name in names}
     recipes = {name: tomllib.loads((folder / "recipe.toml").read_text()) for name, folder in folders.items()}
-    results = {name: result(folder) for name, folder in folders.items()}
-    found = {f"{FOLDER}/{name}.md": page(recipes[name], results[name], folders[name]) for name in names}
+    file = root / FOLDER / "results.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    found = {f"{FOLDER}/{name}.md": page(recipes[name], results.get(name), folders[name]) for name in names}
     overview = f"{FOLDER}/README.md"
     if names and overview not in files:
-        rows = "".join(f"[{recipes[name]['title']}]({name}.md) | {sentence(results[name])}\n" for name in names)
+        rows = "".join(f"[{recipes[name]['title']}]({name}.md) | {sentence(results.get(name))}\n" for name in names)
         found[overview] = f"# Recipes\n\n{INTRODUCTION}\nprogram | what came out\n---|---\n{rows}"
     return found
-
-
-def result(folder: Path) -> dict | None:
-    file = folder / "result.json"
-    return json.loads(file.read_text()) if file.exists() else None
 
 
 def sentence(figures: dict | None) -> str:

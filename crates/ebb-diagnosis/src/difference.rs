@@ -17,8 +17,8 @@ pub(super) const LEAST_CHANGE: u64 = 1 << 20;
 pub fn of(before: &Snapshot, after: &Snapshot) -> Difference {
     let (figures_before, figures_after) = (figures(before), figures(after));
     let changes = changes(&figures_before, &figures_after);
-    let (from, to) = (ledger::of(before).total, ledger::of(after).total);
-    let live = |snapshot| ledger::of(snapshot).bytes(Cause::Live);
+    let (from, to) = (ledger::of(&before.processes).total, ledger::of(&after.processes).total);
+    let live = |snapshot: &Snapshot| ledger::of(&snapshot.processes).bytes(Cause::Live);
     let live_grew = live(after).saturating_sub(live(before));
     Difference {
         sentence: sentence(&after.target.asked, from, to, &changes),
@@ -93,7 +93,7 @@ fn add_counts(figures: &mut Figures, snapshot: &Snapshot) {
             count(what, usage.mappings, Some(usage.size));
         }
     }
-    for heap in ledger::heaps(snapshot) {
+    for heap in ledger::heaps(&snapshot.processes) {
         if let Some(arenas) = heap.arenas {
             count("arenas".into(), arenas, None);
         }
@@ -107,7 +107,7 @@ fn add_bytes(figures: &mut Figures, snapshot: &Snapshot) {
     let mut add = |what: String, value: u64| {
         figures.entry((what, Unit::Bytes)).or_default().value += value;
     };
-    for line in ledger::of(snapshot).lines {
+    for line in ledger::of(&snapshot.processes).lines {
         add(super::findings::noun(line.cause, snapshot), line.bytes);
     }
     for python in snapshot.processes.iter().filter_map(|process| process.python.as_ref()) {
@@ -119,7 +119,7 @@ fn add_bytes(figures: &mut Figures, snapshot: &Snapshot) {
             add(format!("large blocks of {whose}"), of.bytes);
         }
     }
-    for (size, class) in ledger::heaps(snapshot).flat_map(|heap| &heap.classes) {
+    for (size, class) in ledger::heaps(&snapshot.processes).flat_map(|heap| &heap.classes) {
         add(format!("live blocks up to {size} B"), class.bytes);
     }
     // Of a cgroup that others are in, too, it is not known whose a growth is.
@@ -167,7 +167,7 @@ pub(super) fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         let first = snapshot.processes.first()?;
         Some((first.pid, first.started_ticks))
     };
-    let has_heaps = |snapshot| ledger::heaps(snapshot).next().is_some();
+    let has_heaps = |snapshot: &Snapshot| ledger::heaps(&snapshot.processes).next().is_some();
     let is_other_format = before.format != FORMAT || after.format != FORMAT;
     let format =
         format!("a file has another format than {FORMAT}; its figures may differ in meaning");

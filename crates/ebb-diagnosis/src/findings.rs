@@ -104,7 +104,7 @@ fn finding(cause: Cause, bytes: Option<u64>, whole: u64, snapshot: &Snapshot) ->
 
 fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     if ledger::OF_HEAP.contains(&cause) {
-        let worst = ledger::heaps(snapshot).map(|heap| heap.error).fold(0.0, f64::max);
+        let worst = ledger::heaps(&snapshot.processes).map(|heap| heap.error).fold(0.0, f64::max);
         return (worst > 0.0)
             .then(|| format!("within {:.0} % of the heap", (worst * 100.0).ceil()));
     }
@@ -237,7 +237,7 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         Cause::Objects => "objects in CPython's arenas",
         Cause::FreeObjects => "free memory in CPython's arenas that contain live objects",
         Cause::UnreadHeap => return unread_noun(snapshot),
-        Cause::Anonymous => match ledger::owners(snapshot).as_slice() {
+        Cause::Anonymous => match ledger::owners(&snapshot.processes).as_slice() {
             [] => "mapped by the program itself, not by malloc",
             owners => return format!("{}, or mapped by the program itself", owners.join(", ")),
         },

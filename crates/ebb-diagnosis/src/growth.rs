@@ -225,7 +225,7 @@ fn verdict(
 
 /// What the growth of a series means, and its name at the beginning of a sentence.
 fn kind_of(series: Series, snapshot: &Snapshot) -> (VerdictKind, String) {
-    let owners = owners(snapshot);
+    let owners = owners(&snapshot.processes);
     let (kind, what) = match series {
         Series::Live => (VerdictKind::LiveHeapGrows, "The live heap"),
         Series::Held => (VerdictKind::Retention, "The freed memory that the allocator holds"),

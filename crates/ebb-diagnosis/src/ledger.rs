@@ -48,12 +48,12 @@ impl Cause {
     }
 }
 
-/// Builds the ledger of a snapshot.
-pub fn of(snapshot: &Snapshot) -> Ledger {
+/// Builds the ledger of some processes.
+pub fn of(processes: &[Process]) -> Ledger {
     let mut sums: BTreeMap<Cause, u64> = BTreeMap::new();
     let mut total = 0;
     let mut proportional = true;
-    for process in &snapshot.processes {
+    for process in processes {
         let (of_process, lines) = match &process.memory {
             Some(_) => with_mappings(process),
             None => {
@@ -69,7 +69,7 @@ pub fn of(snapshot: &Snapshot) -> Ledger {
     // In the order of the causes.
     let lines = sums.into_iter().filter(|(_, bytes)| *bytes > 0);
     let lines: Vec<Line> =
-        lines.map(|(cause, bytes)| Line { cause, bytes, note: note(cause, snapshot) }).collect();
+        lines.map(|(cause, bytes)| Line { cause, bytes, note: note(cause, processes) }).collect();
     let explained: u64 = lines.iter().map(|line| line.bytes).sum();
     Ledger { total, proportional, remainder: total as i64 - explained as i64, lines }
 }
@@ -175,36 +175,36 @@ fn without_mappings(process: &Process) -> (u64, Lines) {
     (status.rss.unwrap_or(0), lines)
 }
 
-fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
-    let processes = || snapshot.processes.iter();
+fn note(cause: Cause, processes: &[Process]) -> Option<String> {
+    let each = || processes.iter();
     match cause {
         Cause::Stacks => {
-            let stacks = processes().filter_map(|process| process.usage(Kind::Stack));
+            let stacks = each().filter_map(|process| process.usage(Kind::Stack));
             Some(match stacks.map(|usage| usage.mappings).sum() {
                 1_u64 => "1 stack".to_owned(),
                 stacks => format!("{stacks} stacks"),
             })
         }
         Cause::Anonymous => {
-            let owners = owners(snapshot).join(", ");
+            let owners = owners(processes).join(", ");
             (!owners.is_empty()).then(|| format!("{owners} and what the program maps itself"))
         }
         Cause::UnreadHeap => {
-            let unread = processes().filter(|process| process.heap.is_none());
+            let unread = each().filter(|process| process.heap.is_none());
             let unread = names(unread.filter_map(|process| process.allocator.name.clone()));
-            let hidden = names(processes().flat_map(|process| &process.hidden).map(hidden_name));
+            let hidden = names(each().flat_map(|process| &process.hidden).map(hidden_name));
             if let Some(unread) = unread {
                 Some(format!("{unread}: not known whether live or free"))
             } else if let Some(hidden) = hidden {
                 Some(format!("{hidden}, or what the program maps itself"))
             } else {
-                let is_missing = heaps(snapshot).any(|heap| heap.missing > 0);
+                let is_missing = heaps(processes).any(|heap| heap.missing > 0);
                 is_missing.then(|| "counted by malloc, but not found".to_owned())
             }
         }
-        Cause::Live => names(heaps(snapshot).map(|heap| heap.reader.clone())),
+        Cause::Live => names(heaps(processes).map(|heap| heap.reader.clone())),
         Cause::Objects => {
-            let objects = processes().filter_map(|process| process.objects.as_ref());
+            let objects = each().filter_map(|process| process.objects.as_ref());
             names(objects.map(|objects| objects.reader.clone()))
         }
         _ => None,
@@ -212,8 +212,8 @@ fn note(cause: Cause, snapshot: &Snapshot) -> Option<String> {
 }
 
 /// The heaps that were read.
-pub(super) fn heaps(snapshot: &Snapshot) -> impl Iterator<Item = &Heap> {
-    snapshot.processes.iter().filter_map(|process| process.heap.as_ref())
+pub(super) fn heaps(processes: &[Process]) -> impl Iterator<Item = &Heap> {
+    processes.iter().filter_map(|process| process.heap.as_ref())
 }
 
 /// Whether the heaps of all processes were read.
@@ -231,10 +231,10 @@ pub(super) fn hidden_name(hidden: &Hidden) -> String {
 }
 
 /// Who may have memory besides `malloc`: pools of libraries and runtimes' own heaps, each once.
-pub(super) fn owners(snapshot: &Snapshot) -> Vec<String> {
-    let unread = snapshot.processes.iter().filter(|process| !process.pool_is_read());
+pub(super) fn owners(processes: &[Process]) -> Vec<String> {
+    let unread = processes.iter().filter(|process| !process.pool_is_read());
     let pools = unread.filter_map(|process| process.pool).map(|pool| pool.to_string());
-    let runtimes = snapshot.processes.iter().filter_map(|process| process.runtime);
+    let runtimes = processes.iter().filter_map(|process| process.runtime);
     let owners: BTreeSet<String> =
         pools.chain(runtimes.map(|it| own_heap(it).to_owned())).collect();
     owners.into_iter().collect()

@@ -37,7 +37,7 @@ use ebb_process::snapshot::Snapshot;
 
 /// What follows from one look.
 pub fn of(snapshot: Snapshot) -> Diagnosis {
-    let ledger = ledger::of(&snapshot);
+    let ledger = ledger::of(&snapshot.processes);
     let bridge = ledger::bridge(&snapshot, &ledger);
     let findings = findings::of(&snapshot, &ledger);
     let verdict = verdict::verdict(&snapshot, &ledger, &findings);

@@ -27,7 +27,7 @@ pub fn of(points: &[(String, Snapshot)]) -> Life {
         phases.push(Phase {
             label: label.clone(),
             at_s: (snapshot.at_s >= first_s).then_some(snapshot.at_s - first_s),
-            total: ledger::of(snapshot).total,
+            total: ledger::of(&snapshot.processes).total,
             left: before.map(|before| left(&Figures::of(before), &Figures::of(snapshot))),
         });
     }
@@ -66,7 +66,7 @@ struct Known {
 
 impl Figures {
     fn of(snapshot: &Snapshot) -> Self {
-        let ledger = ledger::of(snapshot);
+        let ledger = ledger::of(&snapshot.processes);
         let has_heaps = ledger::has_all_heaps(snapshot);
         let has_mappings = snapshot.processes.iter().all(|process| process.memory.is_some());
         let of = |cause| has_mappings.then(|| ledger.bytes(cause));

@@ -60,7 +60,7 @@ pub fn asks_for_huge_pages(cause: Cause, snapshot: &Snapshot) -> bool {
 
 /// The heap that has the most of `cause`.
 fn worst(cause: Cause, snapshot: &Snapshot) -> Option<&Heap> {
-    let worst = heaps(snapshot).max_by_key(|heap| cause.of_heap(heap));
+    let worst = heaps(&snapshot.processes).max_by_key(|heap| cause.of_heap(heap));
     worst.filter(|heap| cause.of_heap(heap) > 0)
 }
 

@@ -103,7 +103,7 @@ fn groups(snapshot: &Snapshot, findings: &[Finding]) -> Groups {
 
 /// Free pages of allocators that return them without help: no remedy is needed.
 fn returning(snapshot: &Snapshot) -> u64 {
-    let returning = heaps(snapshot).filter(|heap| heap.returns_within_ms.is_some());
+    let returning = heaps(&snapshot.processes).filter(|heap| heap.returns_within_ms.is_some());
     returning.map(|heap| heap.trimmable).sum()
 }
 
@@ -191,7 +191,7 @@ fn sentence(
 
 /// The time after which free pages are returned.
 fn within(snapshot: &Snapshot) -> String {
-    let longest = heaps(snapshot).filter_map(|heap| heap.returns_within_ms).max();
+    let longest = heaps(&snapshot.processes).filter_map(|heap| heap.returns_within_ms).max();
     longest.map_or_else(String::new, |ms| format!(" within {ms} ms"))
 }
 

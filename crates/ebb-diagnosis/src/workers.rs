@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 
 use super::findings::LEAST_BYTES;
 use super::ledger;
@@ -36,7 +37,7 @@ pub fn pools(snapshot: &Snapshot) -> Vec<Pool> {
 }
 
 fn pool(parent: i32, processes: &[&Process], snapshot: &Snapshot) -> Pool {
-    let mut workers: Vec<Worker> = processes.iter().map(|it| worker(it, snapshot)).collect();
+    let mut workers: Vec<Worker> = processes.iter().copied().map(worker).collect();
     workers.sort_by_key(|worker| worker.pid);
     // Private bytes of some are not compared with all bytes of others.
     if workers.iter().any(|worker| worker.private.is_none()) {
@@ -70,8 +71,8 @@ fn middle(workers: &[Worker], figure: impl Fn(&Worker) -> Option<u64>) -> Option
     median(&values?).map(|bytes| bytes as u64)
 }
 
-fn worker(process: &Process, snapshot: &Snapshot) -> Worker {
-    let ledger = ledger::of(&alone(process, snapshot));
+fn worker(process: &Process) -> Worker {
+    let ledger = ledger::of(from_ref(process));
     let resident = process.status.rss;
     let private = process.private;
     let shared = resident.zip(private).map(|(all, own)| all.saturating_sub(own));
@@ -93,19 +94,6 @@ fn worker(process: &Process, snapshot: &Snapshot) -> Worker {
         held: of_heap(ledger.held()),
         interpreter,
         peak: peak.map(|((peak, shared), private)| peak.saturating_sub(shared).max(private)),
-    }
-}
-
-fn alone(process: &Process, snapshot: &Snapshot) -> Snapshot {
-    Snapshot {
-        processes: vec![process.clone()],
-        cgroup: None,
-        missing: Vec::new(),
-        ebb_version: String::new(),
-        taken: String::new(),
-        label: None,
-        target: snapshot.target.clone(),
-        ..*snapshot
     }
 }
 
@@ -180,8 +168,8 @@ pub fn groups(snapshot: &Snapshot, pools: &[Pool]) -> Vec<Group> {
     for process in &snapshot.processes {
         let pid = process.pid;
         let known = pools.iter().flat_map(|pool| &pool.workers).find(|worker| worker.pid == pid);
-        let total = known
-            .map_or_else(|| ledger::of(&alone(process, snapshot)).total, |worker| worker.total);
+        let total =
+            known.map_or_else(|| ledger::of(from_ref(process)).total, |worker| worker.total);
         let key = (process.name.as_str(), of(pid), differs(pid).then_some(pid));
         let group = groups.entry(key).or_insert_with(|| Group {
             name: process.name.clone(),

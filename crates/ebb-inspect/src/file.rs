@@ -37,7 +37,7 @@ const OF_THE_KERNEL: [FsType; 8] = [
     CGROUP2_SUPER_MAGIC,
 ];
 
-/// A regular file of which up to 1 GiB is read.
+/// A regular file. At most its first 1 GiB is read.
 #[derive(Debug)]
 pub struct NamedFile {
     file: File,

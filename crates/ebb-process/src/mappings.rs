@@ -112,7 +112,7 @@ fn parse(piece: &[u8], all: &mut Vec<MemoryMap>) -> Result<(), Unreadable> {
     for mut map in MemoryMaps::from_buf_read(piece).map_err(reason)?.0 {
         let fields = &mut map.extension.map;
         let is_swapped = fields.get("Swap").is_some_and(|&bytes| bytes > 0);
-        // What is not there counts as 0, and without its share, swap counts whole.
+        // A missing field counts as 0. But swap without its share would count whole, so a share of 0 stays.
         fields.retain(|name, bytes| {
             FIELDS.contains(&name.as_str()) && (*bytes > 0 || is_swapped && name == "SwapPss")
         });

@@ -82,9 +82,14 @@ fn not_executable(path: &Path, why: impl ToString) -> ProgramError {
     ProgramError::NotExecutable(path.to_owned(), why.to_string())
 }
 
+/// The PATH of this process.
+pub fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into())
+}
+
 /// The file that a command's name stands for. A file that may not be executed does not end the
 /// search, but is named where no other is found, as shells do.
-fn locate(command: &OsStr, search_path: &OsStr) -> Result<PathBuf, ProgramError> {
+pub fn locate(command: &OsStr, search_path: &OsStr) -> Result<PathBuf, ProgramError> {
     let not_found = |what: &str| ProgramError::NotFound(command.into(), what.to_owned());
     if command.is_empty() {
         return Err(not_found("the command is empty"));

@@ -63,7 +63,7 @@ fn let_go_of_terminal() {
     let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") else {
         return;
     };
-    // What is not closed so is closed with the process, if that ends.
+    // If this fails, the pipe stays open until the process ends.
     let _ = (dup2_stdin(&null), dup2_stdout(&null), dup2_stderr(&null));
 }
 

@@ -1,12 +1,20 @@
-//! What counts as an import, on the two small crates in `fixture`.
+//! What counts as an import, on the two small crates in `fixture.cases`.
 
+use std::fs;
 use std::path::Path;
 
 use test_layers::Workspace;
 use test_layers::graph::Graph;
 
-fn fixture() -> Graph {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
+/// The two crates, in a folder of the test's own. `== PATH ==` is before each file.
+fn fixture(name: &str) -> Graph {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    for file in include_str!("fixture.cases").split("== ").skip(1) {
+        let (path, text) = file.split_once(" ==\n").unwrap();
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
     Graph::new(&Workspace::read(&folder))
 }
 
@@ -30,7 +38,7 @@ fn a_path_is_an_import_of_the_file_that_defines_what_it_names() {
         "upper/lib.rs -> lower/cache.rs",
         "upper/lib.rs -> lower/slab/bin.rs",
     ];
-    let graph = fixture();
+    let graph = fixture("imports");
     let name = |file: &str| file.replace("crates/", "").replace("src/", "");
     let found: Vec<_> =
         graph.edges().map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect();
@@ -39,7 +47,7 @@ fn a_path_is_an_import_of_the_file_that_defines_what_it_names() {
 
 #[test]
 fn files_that_import_each_other_are_a_cycle() {
-    let graph = fixture();
+    let graph = fixture("cycles");
     let cycles = graph.cycles();
     assert_eq!(cycles.len(), 1);
     assert!(

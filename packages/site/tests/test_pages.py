@@ -101,10 +101,10 @@ class Pages(unittest.TestCase):
         self.assertIn("[web 1](web.md) | Not measured.", found["docs/recipes/README.md"])
         for text in ("# web 1\n", "````text\nebb run -- web\n````", "It shrinks.", "It forks. `ebb check` then says `late`.", "````python\nprint('```')\n````"):
             self.assertIn(text, found["docs/recipes/web.md"])
-        (recipe / "result.json").write_text(
-            '{"date": "2026-01-02", "machine": "M", "command": "C", "versions": {"web": "1"}, "runs": 3, "burst": "B", "metric": "T",'
+        (folder / "docs/recipes/results.json").write_text(
+            '{"web": {"date": "2026-01-02", "machine": "M", "command": "C", "versions": {"web": "1"}, "runs": 3, "burst": "B", "metric": "T",'
             ' "glibc": {"before_mb": [20.04, 20, 21], "peak_mb": [1200.4, 1200, 1201], "after_5s_mb": [99.9, 99.9, 99.9]},'
-            ' "ebbmalloc": {"before_mb": [1, 1, 1], "peak_mb": [2, 2, 2], "after_5s_mb": [3, 3, 3]}, "sentence": "It helps."}')
+            ' "ebbmalloc": {"before_mb": [1, 1, 1], "peak_mb": [2, 2, 2], "after_5s_mb": [3, 3, 3]}, "sentence": "It helps."}}')
         text = recipes.written(folder, files)["docs/recipes/web.md"]
         self.assertIn("glibc | 20.0 (20.0–21.0) | 1200 (1200–1201) | 99.9\n", text)
         self.assertIn("It helps.", text)

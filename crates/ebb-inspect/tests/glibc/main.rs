@@ -3,7 +3,6 @@
 //! On this machine's glibc; and, where `EBB_GLIBCS` names a folder that `ci/glibcs.sh` filled, on every version
 //! there.
 
-mod closed;
 mod figures;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -1,5 +1,6 @@
 //! The programs that run containers, and what they are asked about one.
 
+use ebb_process::program::locate;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,13 +47,16 @@ impl Engine {
             let (_, kind) = fitting()
                 .find(|(name, _)| Some(*name) == file)
                 .ok_or(format!("--engine {named}: {what} is run by {known}"))?;
-            let program = locate(named, search_path);
-            let program = program.ok_or(format!("--engine {named}: there is no such program"))?;
+            let program =
+                locate(named.as_ref(), search_path).map_err(|error| format!("--engine {error}"))?;
+            // The trial may start it in another folder.
+            let program = std::path::absolute(&program).unwrap_or(program);
             return Ok(vec![Engine { program, kind: *kind }]);
         }
         let found: Vec<Engine> = fitting()
             .filter_map(|(name, kind)| {
-                Some(Engine { program: locate(name, search_path)?, kind: *kind })
+                let program = locate(name.as_ref(), search_path).ok()?;
+                Some(Engine { program, kind: *kind })
             })
             .collect();
         if found.is_empty() {
@@ -136,14 +140,6 @@ impl Engine {
     }
 }
 
-/// A path as it is, a name along PATH.
-fn locate(program: &str, search_path: &std::ffi::OsStr) -> Option<PathBuf> {
-    if program.contains('/') {
-        return std::path::absolute(program).ok().filter(|path| path.is_file());
-    }
-    std::env::split_paths(search_path).map(|folder| folder.join(program)).find(|it| it.is_file())
-}
-
 /// Runs a command to its end: what it wrote, or the first line of its error.
 fn ask(words: &[String]) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("no command")?;
@@ -174,7 +170,7 @@ mod tests {
     fn engines_are_found_on_the_path_or_by_name() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["podman", "crun"] {
-            std::fs::write(folder.path().join(name), "").unwrap();
+            std::os::unix::fs::symlink("/bin/true", folder.path().join(name)).unwrap();
         }
         let search = folder.path().as_os_str();
         let names = |named, runs_roots| -> Result<Vec<&'static str>, String> {
@@ -183,9 +179,11 @@ mod tests {
         assert_eq!(names(None, false), Ok(vec!["podman"]));
         assert_eq!(names(Some("podman"), false), Ok(vec!["podman"]));
         assert_eq!(names(None, true), Ok(vec!["crun"]));
-        for (named, expected) in
-            [("docker", "no such program"), ("crun", "docker, podman, nerdctl"), ("lxc", "docker")]
-        {
+        for (named, expected) in [
+            ("docker", "docker: no such command"),
+            ("crun", "docker, podman, nerdctl"),
+            ("lxc", "docker"),
+        ] {
             assert!(names(Some(named), false).unwrap_err().contains(expected), "{named}");
         }
         let nothing = Engine::all(None, std::ffi::OsStr::new("/nowhere"), true).unwrap_err();

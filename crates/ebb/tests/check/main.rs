@@ -8,7 +8,6 @@ mod harness;
 
 mod files;
 mod processes;
-mod settings;
 mod started;
 
 use std::io::{BufRead, BufReader};

@@ -9,16 +9,13 @@ mod harness;
 
 mod again;
 mod autoscaler;
-mod colours;
 mod deploys;
 mod files;
 mod image;
-mod interrupts;
 mod limits;
 mod live;
 mod page;
 
-mod settings;
 mod sketch;
 mod sure;
 mod trials;

@@ -6,7 +6,6 @@ use crate::harness::Finished;
 use crate::workload::{Workload, ebb, fixture, list, median};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 
 /// `ebb` with the words of `line`, in the fixture's folder.
 fn run(line: &str) -> Finished {
@@ -108,11 +107,14 @@ fn a_port_that_somebody_has_is_told_before_a_wrong_service_is_measured() {
 
 #[test]
 fn a_load_that_nobody_answers_is_told() {
-    let load = "--load \"sh -c 'cat hey-0.1.4-nobody.txt'\" --ready 127.0.0.1:{port}";
+    let recorded = include_str!("../../../ebb-trial/src/tools/recorded.cases");
+    let summary = recorded.split("== hey-0.1.4-nobody.txt ==\n").nth(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("said"), summary.split("\n== ").next().unwrap()).unwrap();
+    let load = "--load \"sh -c 'cat said'\" --ready 127.0.0.1:{port}";
     let service = fixture().join("service.py");
     let line = format!("{load} --variants glibc -n 1 -- python3 {} {{port}}", service.display());
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebb-trial/src/tools/recorded");
-    let finished = Finished::by(ebb(&format!("compare {line}")).current_dir(tools));
+    let finished = Finished::by(ebb(&format!("compare {line}")).current_dir(folder.path()));
     finished.expect(20, &["none of its 16 requests was answered"], &[]);
 }
 

@@ -7,9 +7,7 @@
 mod harness;
 
 mod case;
-mod cases;
 mod python;
-mod refusals;
 mod starts;
 mod writing;
 

@@ -1,23 +1,27 @@
-//! Processes that share memory since a fork.
+//! Processes that share memory since a fork, also in a memory cgroup with 5 % of headroom; the time of a look is bounded.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use crate::figures::{self, Figures};
-use crate::harness;
-use crate::programs::{self, Group, wait_until};
-use crate::verbs;
+use ebb_inspect::{LOOK_WITHIN, Target, Unreadable, glibc};
+use ebb_process::cgroup::Place;
 use test_needs::skip;
+
+use crate::programs::{Figures, Group, wait_until};
+use crate::{harness, programs};
 
 /// Calls each verb on `root` and holds what the kernel says of all its processes against what it said before. They are stopped, so
 /// that nothing that they do themselves changes it.
 pub fn assert_untouched(root: i32) {
-    for pid in figures::tree(root) {
+    for pid in programs::pids_of(root) {
         let pid = nix::unistd::Pid::from_raw(pid);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("it lives");
     }
-    figures::clear_soft_dirty(root);
+    programs::clear_soft_dirty(root);
     let before = Figures::of_tree(root);
-    verbs::each(root, |verb| figures::assert_unchanged(&before, root, verb));
+    programs::each(root, |verb| programs::assert_unchanged(&before, root, verb));
 }
 
 #[test]
@@ -52,7 +56,7 @@ fn huge_pages_that_a_fork_shares_stay_huge_and_shared() {
 fn workers_of_gunicorn_keep_what_they_share_with_the_master() {
     let folder = harness::folder();
     let server = Group::start(programs::gunicorn(&folder).stdout(Stdio::null()));
-    wait_until("eight workers and a master", || figures::tree(server.pid()).len() == 9);
+    wait_until("eight workers and a master", || programs::pids_of(server.pid()).len() == 9);
     settle(server.pid());
     assert_untouched(server.pid());
 }
@@ -71,4 +75,152 @@ pub fn settle(root: i32) {
         before = now;
         is_same
     });
+}
+
+/// The kernel charges in batches of 64 pages for each processor.
+const BATCH: u64 = 64 * 4096 * 16;
+
+/// A memory cgroup for a test.
+pub struct Tight {
+    folder: PathBuf,
+    usage: &'static str,
+    limit: &'static str,
+}
+
+impl Tight {
+    /// Makes one below that of this test; `None` where that may not be done.
+    pub fn make(name: &str) -> Option<Self> {
+        let own = Place::of(std::process::id().cast_signed())?;
+        let (usage, limit) = match own.version {
+            1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+            _ => ("memory.current", "memory.max"),
+        };
+        let folder = own.folder.join(format!("ebb-look-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let made = Self { folder, usage, limit };
+        made.folder.join(limit).exists().then_some(made)
+    }
+
+    /// `command` inside of it.
+    pub fn inside(&self, command: &Command) -> Command {
+        let mut inside = Command::new("sh");
+        inside
+            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
+            .arg(self.folder.join("cgroup.procs"))
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            inside.env(name, value.unwrap_or_default());
+        }
+        if let Some(folder) = command.get_current_dir() {
+            inside.current_dir(folder);
+        }
+        inside
+    }
+
+    pub fn charge(&self) -> u64 {
+        let text = fs::read_to_string(self.folder.join(self.usage)).expect("its charge");
+        text.trim().parse().expect("a number")
+    }
+
+    /// Sets the limit to 5 % above the charge.
+    pub fn tighten(&self) {
+        let limit = self.charge() / 20 * 21;
+        fs::write(self.folder.join(self.limit), limit.to_string()).expect("its limit");
+    }
+}
+
+impl Drop for Tight {
+    fn drop(&mut self) {
+        // Its last processes leave a moment after they have ended.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+fn assert_all_live(tight: &Tight, root: i32) {
+    tight.tighten();
+    let (before, processes) = (tight.charge(), programs::pids_of(root));
+    programs::each(root, |verb| {
+        assert_eq!(programs::pids_of(root), processes, "after {verb} in a tight cgroup");
+        let after = tight.charge();
+        assert!(
+            after.abs_diff(before) <= before / 100 + BATCH,
+            "after {verb}: charge {before} -> {after}"
+        );
+    });
+}
+
+#[test]
+fn no_process_of_a_forked_tree_dies_in_a_tight_cgroup() {
+    let Some(tight) = Tight::make("tree") else {
+        eprintln!("skipped: no memory cgroup can be made here");
+        return;
+    };
+    let mut command = Command::new(programs::tree());
+    command.args(["small", "100"]);
+    let tree = Group::ready(&mut tight.inside(&command));
+    assert_all_live(&tight, tree.pid());
+}
+
+#[test]
+fn no_worker_of_gunicorn_dies_in_a_tight_cgroup() {
+    let Some(tight) = Tight::make("gunicorn") else {
+        eprintln!("skipped: no memory cgroup can be made here");
+        return;
+    };
+    let folder = harness::folder();
+    let command = programs::gunicorn(&folder);
+    let server = Group::start(tight.inside(&command).stdout(Stdio::null()));
+    wait_until("eight workers and a master", || programs::pids_of(server.pid()).len() == 9);
+    forked::settle(server.pid());
+    assert_all_live(&tight, server.pid());
+}
+
+/// Two million blocks in one fastbin, in random order: a step from each to the next is one to another page.
+#[test]
+fn two_million_blocks_in_a_fastbin_are_found() {
+    let blocks = 2_000_000;
+    let program = Group::ready(Command::new(programs::tree()).args(["fast", &blocks.to_string()]));
+    let target = Target::open(program.pid()).expect("it lives");
+    let heap = glibc::read(&target).expect("a heap");
+    assert!(heap.breakdown.adds_up());
+    let found = heap.glibc.as_ref().expect("glibc's heap");
+    assert!(found.quality.fastbins_complete && found.quality.counted, "{found:?}");
+    // Seven of them are in the thread's cache.
+    assert_eq!(heap.breakdown.fastbins.chunks, blocks - 7);
+    assert!(found.trim.returns > blocks * 60);
+}
+
+/// Without time, the sizes are reported and no block is called live.
+#[test]
+fn what_there_is_no_time_for_is_not_counted() {
+    let program = Group::ready(Command::new(programs::tree()).args(["fast", "500000"]));
+    let open = || Target::open(program.pid()).expect("it lives");
+    let all = glibc::read(&open()).expect("a heap");
+    let start = Instant::now();
+    let mut cut = 0;
+    // From no time at all to enough: a look ends at any place.
+    for step in 0..24 {
+        let time = LOOK_WITHIN / (1 << (24 - step));
+        match glibc::read(&open().until(Instant::now() + time)) {
+            Ok(heap) => {
+                assert!(heap.breakdown.adds_up());
+                assert_eq!(heap.breakdown.system.bytes, all.breakdown.system.bytes);
+                let quality = heap.glibc.expect("glibc's heap").quality;
+                if !quality.counted {
+                    cut += 1;
+                    assert!(!quality.fastbins_complete || heap.breakdown.unread.bytes > 0);
+                    // What is called live is: none but the large array's few neighbours.
+                    assert!(heap.breakdown.live.bytes < 1 << 20, "{:?}", heap.breakdown);
+                }
+            }
+            Err(error) => assert_eq!(error, Unreadable::Late.into()),
+        }
+    }
+    assert!(cut > 0, "{:?}", start.elapsed());
 }

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::figures;
 use crate::forked::{assert_untouched, settle};
 use crate::harness;
+use crate::programs;
 use crate::programs::{Group, wait_until};
 
 /// Whether this is a run that takes its time, with `program` installed.
@@ -53,7 +53,7 @@ fn redis_shares_its_memory_with_the_child_that_saves() {
     // A key a hundredth of a second, so that the child is there for long.
     ask(&["config", "set", "rdb-key-save-delay", "10000"]);
     ask(&["bgsave"]);
-    wait_until("it saves", || figures::tree(server.pid()).len() == 2);
+    wait_until("it saves", || programs::pids_of(server.pid()).len() == 2);
     settle(server.pid());
     assert_untouched(server.pid());
 }
@@ -116,7 +116,7 @@ fn backends_of_postgresql_keep_what_they_share() {
         writeln!(input, "select count(*) from pg_class, pg_attribute;").expect("it reads");
         clients.push(client);
     }
-    wait_until("50 backends", || figures::tree(server.pid()).len() > 50);
+    wait_until("50 backends", || programs::pids_of(server.pid()).len() > 50);
     settle(server.pid());
     assert_untouched(server.pid());
 }
@@ -157,7 +157,7 @@ fn a_pool_of_celery_keeps_what_it_shares() {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let server = Group::start(&mut command);
-    wait_until("eight of a pool", || figures::tree(server.pid()).len() >= 9);
+    wait_until("eight of a pool", || programs::pids_of(server.pid()).len() >= 9);
     settle(server.pid());
     assert_untouched(server.pid());
 }

@@ -5,9 +5,7 @@
 #[allow(dead_code, reason = "shared by all test programs")]
 mod harness;
 
-mod child;
 mod hosts;
 mod refuse;
 mod start;
-mod tree;
 mod verify;

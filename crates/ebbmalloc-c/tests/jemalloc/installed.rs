@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::either::{Library, installation};
+use crate::cases::{Library, installation};
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
 

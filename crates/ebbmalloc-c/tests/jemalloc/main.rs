@@ -11,6 +11,5 @@
 mod harness;
 
 mod cases;
-mod either;
 mod installed;
 mod programs;

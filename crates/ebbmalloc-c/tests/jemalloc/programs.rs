@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::either::Library;
+use crate::cases::Library;
 use crate::harness::server::{children_of, free_port, get, wait_until};
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;

@@ -1,6 +1,6 @@
 //! Frames of 2 MiB, aligned to their size: where a huge page may be. A map has a bit for each frame of one region of address
-//! space. The arena sets bits where it asks for huge pages (`arena/huge_pages.rs`), and what it returns to the kernel passes
-//! here: a huge page of which a part is returned stays charged as a whole, so it is split first.
+//! space. The arena sets bits where it asks for huge pages (`arena/huge_pages.rs`). Memory is returned to the kernel through this
+//! file, which first splits a huge page if only a part of it is returned: otherwise the whole page would stay charged.
 //!
 //! All fields are hints, relaxed. A bit is set by the owner of all memory of its frame, or under the arena's lock, and cleared
 //! by a thread that took memory of the frame out of every list, under a lock that the owner gave it back under.

@@ -197,9 +197,6 @@ impl<T, O: Os> Drop for Guard<'_, T, O> {
     }
 }
 
-#[cfg(all(test, loom))]
-mod loom_tests;
-
 /// Asserts, in unit tests, that the calling thread holds no lock: none may be held while the kernel takes pages.
 #[inline(always)]
 pub fn assert_none_held() {
@@ -252,4 +249,27 @@ mod order {
     pub fn assert_none_held() {}
     #[inline(always)]
     pub fn giving(_: KeptRank) {}
+}
+
+/// The lock hands its value over, with everything that was written before.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::{Lock, Rank};
+    use crate::os::fake::Fake;
+    use loom::sync::Arc;
+
+    #[test]
+    fn lock_hands_over_the_value() {
+        loom::model(|| {
+            let shared = Arc::new((Fake::new(4096), Lock::new(Rank::Bin, 0)));
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let shared = shared.clone();
+                    loom::thread::spawn(move || *shared.1.lock(&shared.0) += 1)
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(*shared.1.lock(&shared.0), 2);
+        });
+    }
 }

@@ -159,7 +159,7 @@ pub unsafe trait Os: Sync {
         undo
     }
 
-    /// Makes small pages of the huge page that this page lies in, if it lies in one. Its contents stay.
+    /// If `page` lies in a huge page, splits that into small pages. The contents stay.
     fn split_huge_page(&self, _page: usize) {}
 
     /// Whether this page is resident.

@@ -8,6 +8,7 @@
 //! them writes, and each new object there would copy a page. The child makes its own slabs, where many new objects share a
 //! page.
 
+use super::growth::Order;
 use super::shape::Shape;
 use super::slab::Slab;
 use super::slabs::{Slabs, lowest_of};
@@ -124,7 +125,7 @@ impl Bin {
                     slab
                 }
                 None if !grow => break,
-                None => match slabs.add_slab(supply, shape, class, shard, wait) {
+                None => match slabs.add_slab(supply, &Order { shape, class, shard, wait }) {
                     Some(slab) => slab,
                     // There is no memory for a slab: rather copy a page than fail.
                     // SAFETY: the lock is held.

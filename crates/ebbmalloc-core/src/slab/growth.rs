@@ -17,28 +17,31 @@ const LARGE_BIN: usize = 64 << 20;
 /// It has to get so much without pages between two ticks.
 const FAST: usize = 4 << 20;
 
+/// Which slabs are made.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    pub(super) shape: Shape,
+    pub(super) class: usize,
+    pub(super) shard: u8,
+    pub(super) wait: Wait,
+}
+
 impl Slabs {
     #[cold]
-    pub(super) fn add_slab<O: Os>(
-        &mut self,
-        supply: &Supply<O>,
-        shape: Shape,
-        class: usize,
-        shard: u8,
-        wait: Wait,
-    ) -> Option<Slab> {
-        let granules = shape.class.granules;
-        let mut extents = supply.arena.lock_if(supply.os, wait)?;
-        if self.fills_frames(supply, shape)
-            && let Some(slab) = self.add_frame(supply, shape, class, shard, wait, &mut extents)
+    pub(super) fn add_slab<O: Os>(&mut self, supply: &Supply<O>, order: &Order) -> Option<Slab> {
+        let granules = order.shape.class.granules;
+        let mut extents = supply.arena.lock_if(supply.os, order.wait)?;
+        if self.fills_frames(supply, order.shape)
+            && let Some(slab) = self.add_frame(supply, order, &mut extents)
         {
             return Some(slab);
         }
-        let head = supply.arena.allocate_slab(supply.os, &mut extents, u8_of(class), granules)?;
+        let class = u8_of(order.class);
+        let head = supply.arena.allocate_slab(supply.os, &mut extents, class, granules)?;
         // SAFETY: the granules are ours alone, for a slab of this class.
         unsafe {
             self.growth.slabs += usize::from((*head).fill == Fill::Clean);
-            self.make_slab(supply, shape, class, shard, wait, &mut extents, head)
+            self.make_slab(supply, order, &mut extents, head)
         }
     }
 
@@ -46,18 +49,15 @@ impl Slabs {
     /// them again then.
     ///
     /// # Safety
-    /// The granules are the caller's alone, and marked as those of a slab of `class`.
-    #[expect(clippy::too_many_arguments, reason = "what a slab is made of")]
+    /// The granules are the caller's alone, and marked as those of a slab of the order's class.
     unsafe fn make_slab<O: Os>(
         &mut self,
         supply: &Supply<O>,
-        shape: Shape,
-        class: usize,
-        shard: u8,
-        wait: Wait,
+        order: &Order,
         extents: &mut Extents,
         head: *mut Granule,
     ) -> Option<Slab> {
+        let Order { shape, class, shard, wait } = *order;
         let slab = Slab(head);
         // SAFETY: the granules are ours alone until we hand out a slot.
         unsafe {
@@ -102,17 +102,14 @@ impl Slabs {
     fn add_frame<O: Os>(
         &mut self,
         supply: &Supply<O>,
-        shape: Shape,
-        class: usize,
-        shard: u8,
-        wait: Wait,
+        order: &Order,
         extents: &mut Extents,
     ) -> Option<Slab> {
-        let granules = shape.class.granules;
+        let granules = order.shape.class.granules;
         let head = supply.arena.allocate_frame(
             supply.os,
             extents,
-            u8_of(class),
+            u8_of(order.class),
             granules,
             &mut self.growth.frame,
         )?;
@@ -120,7 +117,7 @@ impl Slabs {
         for index in 0..FRAME / granules {
             let at = head.wrapping_add((index * granules) as usize);
             // SAFETY: the granules are ours alone, for slabs of this class.
-            let slab = unsafe { self.make_slab(supply, shape, class, shard, wait, extents, at) };
+            let slab = unsafe { self.make_slab(supply, order, extents, at) };
             first = first.or(slab);
         }
         self.growth.slabs += (FRAME / granules) as usize;

@@ -1,16 +1,14 @@
 //! This machine, for files of services that run on it: whether the library is here, and whether the loader would put it
 //! in charge of the service's program.
 
-use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ebb_deploy::check::Finding;
 use ebb_deploy::check::declared::{Host, Service};
 use ebb_deploy::check::library::{EntryFile, Target};
 use ebb_deploy::check::process::Wanted;
-use ebb_process::elf::Elf;
 use ebb_process::machine::page_bytes;
+use ebb_process::program::{Program as Started, search_path};
 use ebb_process::root::Root;
 
 use super::entry::Loader;
@@ -29,9 +27,9 @@ impl Host for ThisMachine<'_> {
     fn refuses(&self, service: &Service, entry: &str) -> Option<Finding> {
         let words = service.start.as_ref().map(|it| it.words.as_slice());
         let named = program(words.unwrap_or_default());
+        let is_known = named.is_some();
         // Of a program that is not known only the architecture counts, which is the shell's.
-        let path = named.clone().or_else(|| located("sh"))?;
-        let elf = Elf::read(&path).ok()?;
+        let Started { image, elf, .. } = named.or_else(|| find("sh"))?;
         let root = Root::own();
         let entry = Loader::of(&root, &elf).entry(entry);
         if matches!(entry.file, EntryFile::Missing) {
@@ -39,11 +37,11 @@ impl Host for ThisMachine<'_> {
         }
         let wanted = Wanted::from_preload(std::slice::from_ref(&entry))?;
         let target = Target::of(&elf, Some(page_bytes()));
-        let program = Program { name: path.display().to_string(), path, elf };
+        let program = Program { name: image.display().to_string(), path: image, elf };
         let (id, what) = refusal(&program, &entry, &target, &Source::Variable, &wanted)?;
-        match (is_of_program(id), &named) {
-            (true, None) => None,
-            (true, Some(_)) => Some(Finding::new(id, format!("{}: {what}", program.name))),
+        match (is_of_program(id), is_known) {
+            (true, false) => None,
+            (true, true) => Some(Finding::new(id, format!("{}: {what}", program.name))),
             (false, _) => Some(Finding::new(id, what)),
         }
     }
@@ -51,7 +49,7 @@ impl Host for ThisMachine<'_> {
 
 /// The program that a command starts, where it is on this machine: after `exec`, assignments, and programs that only
 /// start others. Of a script the interpreter.
-fn program(words: &[String]) -> Option<PathBuf> {
+fn program(words: &[String]) -> Option<Started> {
     let mut words = words.iter().map(String::as_str);
     loop {
         let word = words.next()?;
@@ -61,7 +59,7 @@ fn program(words: &[String]) -> Option<PathBuf> {
                 words.next()?;
             }
             _ if is_assignment(word) => {}
-            _ => return interpreter(located(word)?),
+            _ => return find(word),
         }
     }
 }
@@ -71,27 +69,8 @@ fn is_assignment(word: &str) -> bool {
     name.is_some_and(|it| !it.is_empty() && !it.contains('/'))
 }
 
-fn located(word: &str) -> Option<PathBuf> {
-    if word.contains('/') {
-        let path = Path::new(word);
-        return (path.is_absolute() && path.is_file()).then(|| path.to_owned());
-    }
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(word)).find(|it| it.is_file())
-}
-
-/// What the kernel starts for a script; else the program itself.
-fn interpreter(path: PathBuf) -> Option<PathBuf> {
-    let bytes = fs::read(&path).ok()?;
-    let Some(line) = bytes.strip_prefix(b"#!") else {
-        return Some(path);
-    };
-    let line = line.split(|it| *it == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line).into_owned();
-    let words: Vec<&str> = line.split_whitespace().collect();
-    match words.as_slice() {
-        [env, name] if env.ends_with("/env") => located(name),
-        [first, ..] => located(first),
-        [] => None,
-    }
+fn find(word: &str) -> Option<Started> {
+    // A relative path is of a folder that is not known here.
+    let is_relative = word.contains('/') && !word.starts_with('/');
+    (!is_relative).then(|| Started::find(word.as_ref(), &search_path()).ok())?
 }

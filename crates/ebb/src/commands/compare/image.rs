@@ -109,7 +109,8 @@ impl Args {
         };
         let image = image.as_str();
         let is_root = self.compose.is_none() && image.starts_with(['/', '.']);
-        let engines = Engine::all(self.engine.as_deref(), &programs::search_path(), is_root);
+        let engines =
+            Engine::all(self.engine.as_deref(), &ebb_process::program::search_path(), is_root);
         let engines = engines.map_err(|reason| match self.engine {
             Some(_) => Failure::usage(reason),
             None => {

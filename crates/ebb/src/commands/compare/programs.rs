@@ -4,13 +4,12 @@
 use crate::exit::Failure;
 use crate::terminal;
 use ebb_allocators::Allocator;
+use ebb_process::program::{locate, search_path};
 use ebb_process::{Program, library};
 use ebb_trial::template::{self, Values};
 use ebb_trial::variant::{Prepared, VariantSpec};
 use ebb_trial::workload::Workload;
-use nix::unistd::{AccessFlags, access};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Refuses a load, a companion or a preparation whose program is not there. A name that is known only in a run is
@@ -41,18 +40,8 @@ pub fn look_up(workload: &Workload) -> Result<(), Failure> {
 
 /// As a run would find it: a path from the workload's folder, a name along PATH.
 fn is_there(program: &str, dir: &Path) -> bool {
-    let is_program = |path: &Path| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
-    if program.contains('/') {
-        return is_program(&dir.join(program));
-    }
-    let path = search_path();
-    let mut folders = std::env::split_paths(&path).filter(|it| !it.as_os_str().is_empty());
-    folders.any(|folder| is_program(&folder.join(program)))
-}
-
-/// The PATH of ebb.
-pub fn search_path() -> OsString {
-    std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into())
+    let path = if program.contains('/') { dir.join(program) } else { program.into() };
+    locate(path.as_os_str(), &search_path()).is_ok()
 }
 
 /// Finds the library of each variant for the service's program; one that cannot be had keeps its place,

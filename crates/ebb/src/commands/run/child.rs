@@ -1,6 +1,7 @@
 //! `--child`: a wrapper in front of PATH that starts one program on the allocator. Everything else, the program that
 //! `ebb run` becomes included, runs as it is.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -78,7 +79,7 @@ fn script(
         text.extend_from_slice(name.as_bytes());
         if let Some(value) = value {
             text.push(b'=');
-            text.extend(quoted(value));
+            text.extend_from_slice(&quoted(value));
         }
         text.push(b'\n');
     }
@@ -86,28 +87,12 @@ fn script(
     if program.by_shell {
         text.extend_from_slice(b"/bin/sh ");
     }
-    text.extend(quoted(program.path.as_os_str()));
+    text.extend_from_slice(&quoted(program.path.as_os_str()));
     text.extend_from_slice(b" \"$@\"\n");
     text
 }
 
-/// A word of a shell, whatever is in it.
-fn quoted(word: &OsStr) -> Vec<u8> {
-    let inner =
-        word.as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
-    [b"'", &inner[..], b"'"].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, expected) in [("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''")] {
-            assert_eq!(OsString::from_vec(quoted(OsStr::new(word))), expected);
-        }
-    }
+/// A word of a shell. Neither an argument nor a variable can contain a NUL, the only byte that has no quoted form.
+fn quoted(word: &OsStr) -> Cow<'_, [u8]> {
+    shlex::bytes::try_quote(word.as_bytes()).unwrap_or_default()
 }

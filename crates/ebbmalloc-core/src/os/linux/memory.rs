@@ -136,7 +136,7 @@ pub fn ask_for_huge_pages(start: usize, bytes: usize) -> bool {
     unsafe { call(nr::MADVISE, [start, bytes, MADV_HUGEPAGE]) }.is_ok()
 }
 
-/// [`Os::split_huge_page`]: the kernel splits a huge page of which only a part gets the advice.
+/// [`Os::split_huge_page`]: the kernel splits a huge page if only a part of it gets the advice.
 pub fn split_huge_page(page: usize, page_bytes: usize) {
     const MADV_COLD: usize = 20;
     // SAFETY: the advice has no effect on the contents of memory.
