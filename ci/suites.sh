@@ -1,34 +1,51 @@
 #!/usr/bin/env bash
-# Test suites of programs from Debian's sources, under a preload and without it.
+# Test suites of other projects, under a preload and without it.
 #
-#   ci/suites.sh [-p PRELOAD] [-r RELEASE] [SUITE]...
+#   ci/suites.sh [-p PRELOAD] [-r RELEASE] [-t TARGET] [SUITE]...
 #
-# SUITE: perl ruby php redis git (all). PRELOAD: target/release/libebbmalloc.so. RELEASE: Debian's, bookworm. perl, ruby and php
-# are the installed ones, with the tests of their sources; redis and git are built. ci/python-suites.sh has CPython's.
+# SUITE: perl ruby php redis git (all of Debian's sources; the default), and cpython numpy pandas pydantic orjson sqlalchemy
+# django memray. PRELOAD: target/release/libebbmalloc.so. RELEASE: Debian's, bookworm. perl, ruby and php are the installed
+# ones, with the tests of their sources; redis and git are built.
+# TARGET: cpython's tests, separated by commas, instead of the list below; "all" is every one. PYTHON names another
+# interpreter than python3; it needs venv, pip and, for cpython, the module test. Packages are installed into
+# target/suites/venv; those whose wheels have no tests are downloaded as source too.
 #
 # A test counts that fails under the preload, fails there again in a second run, and passes plainly: those are printed, and
 # the status is 1. Tests that fail under glibc too are in target/suites/SUITE.plain, all output in target/suites/SUITE.*.log.
-# docs/suites.md has results. Without the archive of sources the status is 3.
+# docs/proof.md has results. Without the archive of sources the status is 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 root=$PWD/target/suites
 preload=${CARGO_TARGET_DIR:-$PWD/target}/release/libebbmalloc.so
 release=bookworm
-while getopts p:r: option; do
+python=${PYTHON:-python3}
+# Near to allocation, objects, threads and processes.
+cpython=test_dict,test_list,test_set,test_tuple,test_bytes,test_unicode,test_long,test_float,test_array,test_memoryview
+cpython+=,test_gc,test_weakref,test_descr,test_generators,test_coroutines,test_exceptions,test_json,test_pickle,test_re
+cpython+=,test_threading,test_thread,test_threading_local,test_queue,test_concurrent_futures,test_asyncio,test_subprocess
+cpython+=,test_multiprocessing_fork,test_multiprocessing_forkserver,test_multiprocessing_spawn,test_os,test_mmap,test_ctypes
+cpython+=,test_capi,test_embed,test_cmd_line,test_sys,test_tracemalloc,test_faulthandler,test_importlib,test_xml_etree
+cpython+=,test_sqlite3,test_zlib,test_bz2,test_lzma,test_decimal,test_datetime,test_struct,test_io,test_ssl,test_socket
+
+while getopts p:r:t: option; do
     case $option in
     p) preload=$(realpath "$OPTARG") ;;
     r) release=$OPTARG ;;
-    *) echo "usage: ci/suites.sh [-p PRELOAD] [-r RELEASE] [SUITE]..." >&2; exit 64 ;;
+    t) cpython=$OPTARG ;;
+    *) echo "usage: ci/suites.sh [-p PRELOAD] [-r RELEASE] [-t TARGET] [SUITE]..." >&2; exit 64 ;;
     esac
 done
 shift $((OPTIND - 1))
 (($# > 0)) || set -- perl ruby php redis git
 [[ -r $preload ]] || { echo "suites.sh: no $preload; make build, or -p" >&2; exit 64; }
 
+# The tests' own preload is set for the program alone: pip and the scripts go without.
 as_asked() {
     if [[ $how == plain ]]; then "$@"; else env LD_PRELOAD="$preload" "$@"; fi
 }
+
+# --- Debian's sources
 
 # unpack SOURCE: the folder of Debian's original source, downloaded and unpacked once.
 unpack() {
@@ -86,17 +103,115 @@ run_git() {
 failed_git() { sed -n -E 's/^not ok ([0-9]+ - .*[^#].*)$/\1/p' "$1" | grep -v '# TODO known breakage' || true; }
 tests_git() { grep -cE '^(ok|not ok) [0-9]' "$1"; }
 
+# --- CPython and packages
+
+# CPython's tests of what the preload changes on purpose: they want pymalloc's name as the default's, and figures of its
+# arenas from sys._debugmallocstats.
+expected='test_pythonmalloc |test_debugmallocstats '
+
+venv=$root/venv
+bin=$venv/bin/python
+# install PACKAGE...: into the environment, once.
+install() {
+    [[ -x $bin ]] || { "$python" -m venv --without-pip "$venv" >&2; }
+    "$python" -m pip --python "$bin" install --quiet --no-input --disable-pip-version-check --only-binary=:all: "$@" >&2
+}
+
+# source_of PACKAGE: the folder of the source distribution of the version that is installed.
+source_of() {
+    local version folder
+    version=$("$bin" -c "import importlib.metadata as m; print(m.version('$1'))")
+    folder=$root/source/$1-$version
+    if [[ ! -d $folder ]]; then
+        mkdir -p "$folder.part"
+        "$python" -m pip download --quiet --no-deps --no-binary :all: -d "$folder.part" "$1==$version" >&2
+        tar -xf "$folder.part"/*.tar.gz -C "$folder.part" --strip-components=1
+        mv "$folder.part" "$folder"
+    fi
+    echo "$folder"
+}
+
+pytest() { (cd "$root" && as_asked "$bin" -m pytest -q -rfE -p no:cacheprovider "$@"); }
+
+run_cpython() {
+    local names=(${cpython//,/ })
+    if [[ $cpython == all ]]; then
+        names=()
+    else
+        # Some installations lack the folders of tests that are split.
+        local folder kept=() name
+        folder=$("$python" -c 'import test; print(test.__path__[0])')
+        for name in "${names[@]}"; do
+            if [[ -e $folder/$name.py || -d $folder/$name ]]; then kept+=("$name"); else echo "$name is not installed"; fi
+        done
+        names=("${kept[@]}")
+    fi
+    mkdir -p "$root/tmp"
+    # A test that is interrupted needs SIGINT, which a shell ignores for commands in the background.
+    (cd "$root/tmp" && as_asked env --default-signal=INT "$python" -m test -W -j2 --timeout 600 "${names[@]}")
+}
+run_numpy() {
+    pytest --pyargs numpy._core.tests.test_multiarray numpy._core.tests.test_ufunc numpy._core.tests.test_mem_policy \
+        numpy._core.tests.test_dtype numpy._core.tests.test_strings numpy.lib.tests.test_io numpy.ma.tests.test_core
+}
+run_pandas() { pytest --pyargs pandas.tests.frame.methods pandas.tests.series.methods pandas.tests.io.json; }
+run_pydantic() { (cd "$(source_of pydantic)" && as_asked "$bin" -m pytest -q -rfE -p no:cacheprovider tests/test_main.py \
+    tests/test_validators.py tests/test_json.py tests/test_types.py tests/test_dataclasses.py); }
+run_orjson() { (cd "$(source_of orjson)" && as_asked "$bin" -m pytest -q -rfE -p no:cacheprovider test); }
+run_sqlalchemy() { (cd "$(source_of sqlalchemy)" && as_asked "$bin" -m pytest -q -rfE -p no:cacheprovider test/base \
+    test/engine test/orm/test_session.py test/orm/test_query.py test/sql/test_compiler.py --db sqlite); }
+run_django() { (cd "$(source_of django)/tests" && as_asked "$bin" runtests.py --parallel 2 --verbosity 0 queries \
+    aggregation model_forms template_tests serializers migrations cache utils_tests); }
+# A profiler that hooks malloc and CPython's allocators; pip has no suite of its own for it.
+run_memray() {
+    local out=$root/memray.bin
+    rm -f "$out"
+    as_asked "$bin" -m memray run -q -f -o "$out" -c "x = [str(i) * 9 for i in range(200000)]" &&
+        "$bin" -m memray stats "$out" | grep 'Total allocations' || echo "FAILED memray::run"
+}
+
+# Only a suite of Python's has packages.
+packages_of() {
+    case $1 in
+    numpy) echo numpy hypothesis pytest ;;
+    pandas) echo pandas hypothesis pytest ;;
+    pydantic) echo pydantic pytest pytest-mock pytest-examples dirty-equals jsonschema cloudpickle faker pytz \
+        email-validator pytest-benchmark pytest-run-parallel inline-snapshot typing-inspection ;;
+    orjson) echo orjson pytest numpy pytz python-dateutil psutil arrow pendulum faker ;;
+    sqlalchemy) echo sqlalchemy pytest ;;
+    django) echo django tblib jinja2 pyyaml ;;
+    memray) echo memray ;;
+    esac
+}
+
+# failed_python LOG: names of tests that failed, in the ways of pytest, unittest and regrtest.
+failed_python() {
+    grep -vE "^(FAIL|ERROR): ($expected)" "$1" | sed -n -E -e 's/^(FAILED|ERROR) ([^ ]+::[^ ]+).*/\2/p' -e 's/^(FAIL|ERROR): ([A-Za-z_].*)/\2/p' \
+        -e 's/^(test_[a-z_0-9]+) (crashed|failed \(env|failed$).*/\1/p' | sed 's/ \[.*//' | sort -u
+}
+tests_python() {
+    sed -n -E -e 's/^Total tests: run=([0-9,]+).*/\1/p' -e 's/^Ran ([0-9]+) tests?.*/\1/p' -e 's/(.*[^0-9])?([0-9]+) passed.*/\2/p' \
+        -e 's/.*Total allocations.*/1/p' "$1" | tail -1
+}
+
 status=0
 mkdir -p "$root"
 for suite; do
     declare -F "run_$suite" >/dev/null || { echo "suites.sh: no suite $suite" >&2; exit 64; }
-    "prepare_$suite"
+    if declare -F "prepare_$suite" >/dev/null; then
+        language=$suite
+        "prepare_$suite"
+    else
+        language=python
+        packages=$(packages_of "$suite")
+        [[ -z $packages ]] || install $packages
+    fi
     for how in plain preloaded again; do
         if [[ $how == again && ! -s $root/$suite.new ]]; then break; fi
         log=$root/$suite.$how.log start=$SECONDS
         "run_$suite" >"$log" 2>&1 </dev/null || true
-        "failed_$suite" "$log" | sort -u >"$root/$suite.$how"
-        tests=$("tests_$suite" "$log" || true)
+        ("failed_$language" "$log" || true) | sort -u >"$root/$suite.$how"
+        tests=$("tests_$language" "$log" || true)
         if [[ ${tests:-0} == 0 ]]; then
             echo "suites.sh: $suite $how ran no test: $log" >&2
             status=1

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use crate::facts::periods::{Comparison, Drift, Figure, Level, Period};
 use ebb_process::record::{Record, Replica};
+use ebb_statistics::Reading;
 use ebb_statistics::periods::{self as statistics, Change, Window};
-use ebb_statistics::reading::Reading;
 use jiff::Timestamp;
 
 const HOUR: f64 = 3600.0;

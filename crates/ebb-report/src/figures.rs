@@ -1,5 +1,7 @@
 //! Numbers as text. Memory is in MB (10^6 bytes) everywhere, as in the figures of `ebb`'s documents.
 
+use ebb_diagnosis::facts::autoscale::Outcome;
+use ebb_diagnosis::facts::growth::{EventKind, FloorStep};
 use ebb_trial::results::Unit;
 
 /// A figure without its unit, which the heading has.
@@ -59,6 +61,51 @@ pub fn megabytes(bytes: f64) -> String {
 /// Bytes of a machine's memory.
 pub fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
+}
+
+/// A figure of a simulated autoscaler by its name.
+pub type Figure = (&'static str, fn(&Outcome) -> String);
+
+/// All figures of a simulated autoscaler, for trials and periods.
+pub const FIGURES: [Figure; 4] = [
+    ("replicas, mean (most)", |it| format!("{:.1} ({})", it.replicas, it.most)),
+    ("replicas started", |it| it.started.to_string()),
+    ("VPA request, MB (bounds)", |it| {
+        let [request, lower, upper] = [it.vertical.request, it.vertical.lower, it.vertical.upper]
+            .map(|bytes| plain(bytes as f64, Unit::Bytes));
+        format!("{request} ({lower} … {upper})")
+    }),
+    ("VPA restarts", |it| it.vertical.restarts.to_string()),
+];
+
+/// A step of a floor as a line; its time counts from the first look.
+pub fn step_line(step: &FloorStep) -> String {
+    step_at(step, &duration(step.at_s))
+}
+
+/// A step of a floor and the events before it, at a time in words.
+pub fn step_at(step: &FloorStep, when: &str) -> String {
+    let mb = |bytes: i64| format!("{:+.1}", bytes as f64 / 1e6);
+    let events = match step.events.as_slice() {
+        [] => String::new(),
+        events => format!(", after {}", events.join(", ")),
+    };
+    format!(
+        "step of the floor at {when}: {} MB ({} to {}){events}",
+        mb(step.bytes),
+        mb(step.low),
+        mb(step.high)
+    )
+}
+
+/// The kinds of event that raise the floor.
+pub fn cause_lines(kinds: &[EventKind]) -> impl Iterator<Item = String> {
+    kinds.iter().filter(|kind| kind.more_than_chance).map(|kind| {
+        format!(
+            "the floor rises after {} more often than by chance: {} rises, {:.1} expected",
+            kind.label, kind.rises, kind.expected
+        )
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
-use super::figures::duration;
+use super::figures::{cause_lines, duration};
 use super::steps;
 use ebb_diagnosis::facts::growth::{Change, Difference, FloorStep, Growth, Series, Trend, Unit};
 
@@ -87,8 +87,8 @@ fn line(trend: &Trend) -> String {
 
 /// The steps of the floor, and the events that they follow. The short form has the largest step only.
 fn step_lines(growth: &Growth, form: Form) -> Vec<String> {
-    let causes = steps::cause_lines(&growth.events).map(|line| format!("* {line}"));
-    let step_line = |step: &FloorStep| format!("- {}", steps::step_line(step));
+    let causes = cause_lines(&growth.events).map(|line| format!("* {line}"));
+    let step_line = |step: &FloorStep| format!("- {}", figures::step_line(step));
     let count = growth.steps.len();
     let largest = growth.steps.iter().max_by_key(|step| step.bytes.abs());
     let Some(largest) = largest.filter(|_| matches!(form, Form::Short(_)) && count > 1) else {

@@ -7,9 +7,8 @@
 //! - [`text`], [`markdown`], [`html`], [`export`]: the renderings of a trial.
 //! - [`periods`]: two periods of a recording.
 //! - [`profile`]: a heap profile, and what changed between two.
-//! - [`diagnosis`], [`growth`], [`steps`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
+//! - [`diagnosis`], [`growth`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
 
-mod autoscale;
 mod chart;
 pub mod diagnosis;
 mod drawing;
@@ -25,7 +24,6 @@ pub mod metrics;
 mod notes;
 pub mod periods;
 pub mod profile;
-pub mod steps;
 mod table;
 pub mod tables;
 pub mod text;

@@ -2,7 +2,7 @@
 //!
 //! Used by all three renderings. Nothing that was asked for is ever missing without a note.
 
-use super::{faults, figures, steps};
+use super::{faults, figures};
 use ebb_trial::results::sureness::{StopReason, Stopping, Trap};
 use ebb_trial::results::{Outcome, Run, Trial, Unit, Variant};
 use std::collections::BTreeSet;
@@ -173,8 +173,8 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
         notes.extend(run.restarts.iter().map(|restart| {
             note(format!("{} at {}", restart.text, figures::duration(restart.at_s)))
         }));
-        let causes = steps::cause_lines(&run.events);
-        notes.extend(run.steps.iter().map(steps::step_line).chain(causes).map(note));
+        let causes = figures::cause_lines(&run.events);
+        notes.extend(run.steps.iter().map(figures::step_line).chain(causes).map(note));
         for text in &run.notes {
             // The same remark in every repetition is one remark.
             if !notes.iter().any(|note| note.text == *text) {

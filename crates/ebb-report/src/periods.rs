@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::chart;
 use super::drawing::{DASHES, NARROW, Stroke, WIDE};
-use super::figures::signed;
+use super::figures::{FIGURES, signed};
 use super::timeline::{Line, Timeline};
 use ebb_diagnosis::facts::periods::{Comparison, Figure, Level, Period};
 use ebb_diagnosis::periods::mean_of_replicas;
@@ -84,7 +84,7 @@ fn rows(comparison: &Comparison) -> Vec<[String; 4]> {
     }
     if let Some(autoscaled) = &comparison.autoscale {
         let outcomes = [&autoscaled.before, &autoscaled.after];
-        for (name, of) in super::autoscale::FIGURES {
+        for (name, of) in FIGURES {
             let [before, after] = outcomes.map(of);
             rows.push([format!("simulated: {name}"), before, after, String::new()]);
         }

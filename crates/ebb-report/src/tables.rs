@@ -4,7 +4,7 @@
 //! terminal, the Markdown and the page never say different things.
 
 use super::table::{Cell, Row, Table, no_figure};
-use super::{autoscale, figures, latency, notes};
+use super::{figures, latency, notes};
 use ebb_allocators::Allocator;
 use ebb_trial::results::against::{Against, Change};
 use ebb_trial::results::sureness::Reading;
@@ -94,8 +94,8 @@ pub fn of(trial: &Trial) -> Vec<Table> {
 fn autoscaled(trial: &Trial, autoscale: &Autoscale) -> Table {
     let rows = trial.variants.iter().filter_map(|variant| {
         let outcome = autoscale.variants.get(&variant.name)?;
-        let cell = |(_, of): &autoscale::Figure| Cell::figure(of(outcome), None);
-        Some(Row::of(trial, &variant.name, autoscale::FIGURES.iter().map(cell)))
+        let cell = |(_, of): &figures::Figure| Cell::figure(of(outcome), None);
+        Some(Row::of(trial, &variant.name, figures::FIGURES.iter().map(cell)))
     });
     Table {
         title: "Autoscaler".to_owned(),
@@ -103,7 +103,7 @@ fn autoscaled(trial: &Trial, autoscale: &Autoscale) -> Table {
             "simulated from the run with the middle number of replicas: HPA or KEDA with {} to {} replicas, and VPA",
             autoscale.settings.min, autoscale.settings.max
         ),
-        columns: autoscale::FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        columns: figures::FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         rows: rows.collect(),
     }
 }

@@ -10,12 +10,10 @@ use std::path::Path;
 mod bundle;
 mod client;
 mod engine;
-mod start;
 
 pub use bundle::Bundle;
 pub use client::{NoImage, choose};
-pub use engine::Engine;
-pub use start::{Mounted, Start};
+pub use engine::{Engine, Mounted, Start};
 
 /// The names of a trial's containers begin with this; ebb's process follows.
 const NAME: &str = "ebb-trial-";

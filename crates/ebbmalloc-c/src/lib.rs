@@ -9,6 +9,7 @@
 
 use ebbmalloc_core::os::linux::Linux;
 use ebbmalloc_core::runtime::Hooks;
+use ebbmalloc_core::runtime::tls::ThreadKey;
 
 // Linked for the names it defines.
 extern crate ebbmalloc_capi as _;
@@ -28,7 +29,6 @@ mod memory_functions;
 mod program;
 #[cfg(feature = "archive")]
 mod strong_libc;
-mod thread_exit;
 #[cfg(not(feature = "archive"))]
 mod weak_function;
 #[cfg(not(feature = "archive"))]
@@ -42,11 +42,26 @@ use strong_libc as libc;
 #[cfg(not(feature = "archive"))]
 use weak_libc as libc;
 
+/// One key of thread-specific data: its destructor tells the core that a thread ends.
+static KEY: ThreadKey = ThreadKey::new();
+
+/// [`ebbmalloc_core::runtime::Hooks::on_thread_exit`].
+///
+/// # Safety
+/// `destructor` is the same at every call, and may be called with `value` when the thread ends.
+unsafe fn on_thread_exit(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool {
+    // SAFETY: a deleted key is not in use.
+    let delete = |key| unsafe { libc::key_delete(key) };
+    // SAFETY: the key exists.
+    let set = |key| unsafe { libc::set_specific(key, value) };
+    KEY.get(|| libc::key_create(destructor), delete).is_some_and(set)
+}
+
 static KERNEL: Linux = Linux::new();
 
 static HOOKS: Hooks = Hooks {
     register_fork: libc::register_fork,
-    on_thread_exit: thread_exit::on_thread_exit,
+    on_thread_exit,
     environment,
     program_settings: program::settings,
     message: program::message,

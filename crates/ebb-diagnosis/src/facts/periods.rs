@@ -1,7 +1,7 @@
 //! What two periods of a recording tell: levels, drift, time near the limit, kills, restarts.
 
 use crate::facts::autoscale::{Outcome, Settings};
-use ebb_statistics::reading::Reading;
+use ebb_statistics::Reading;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! The sentence of a comparison, and what speaks against its figures.
 
 use crate::facts::periods::{Comparison, Figure, Level, Period};
-use ebb_statistics::reading::Reading;
+use ebb_statistics::Reading;
 
 /// Gaps of this part of a period are worth a word.
 const GAPS_MATTER: f64 = 0.1;

@@ -2,8 +2,8 @@
 //!
 //! What the service writes goes to a folder of the run: each folder of the root is the lower part of an overlay.
 
-use super::engine::{Engine, words};
-use super::start::{Mounted, Start};
+use super::engine::{Engine, Mounted, Start, words};
+
 use crate::results::Limits;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

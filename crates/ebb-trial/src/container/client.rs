@@ -1,7 +1,7 @@
 //! Images of docker, podman and nerdctl: found and run by their command lines, which are alike.
 
-use super::engine::{Engine, words};
-use super::start::Start;
+use super::engine::{Engine, Start, words};
+
 use crate::results::Limits;
 
 /// Why there is no image to run.

@@ -1,9 +1,11 @@
 //! The programs that run containers, and what they are asked about one.
 
-use ebb_process::program::locate;
-use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use ebb_process::program::locate;
+use serde_json::Value;
 
 /// A program that runs containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +162,42 @@ fn ask(words: &[String]) -> Result<String, String> {
 pub(super) fn words(program: &Path, words: &[&str]) -> Vec<String> {
     let program = program.display().to_string();
     std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
+}
+
+/// Where a library lies in a container. `/dev` is a file system in memory of every container, so that the image may be
+/// read-only, and nothing is left in an unpacked root.
+const LIBRARIES: &str = "/dev/ebb";
+
+/// One start of a container.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// In place of the image's own arguments, where there are any.
+    pub arguments: &'a [String],
+    /// Added to the image's environment.
+    pub env: &'a BTreeMap<String, String>,
+    /// Files of this machine that are seen in it.
+    pub mounts: &'a [Mounted],
+    /// An empty folder, which stays until the container is gone.
+    pub dir: &'a Path,
+}
+
+/// A file of this machine that is seen in a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted {
+    /// Here.
+    pub from: PathBuf,
+    /// In the container.
+    pub to: PathBuf,
+}
+
+impl Mounted {
+    /// A library, at the place where libraries of a trial are seen.
+    pub fn library(from: PathBuf) -> Mounted {
+        let to = Path::new(LIBRARIES).join(from.file_name().unwrap_or_default());
+        Mounted { from, to }
+    }
 }
 
 #[cfg(test)]

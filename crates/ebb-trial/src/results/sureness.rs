@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use ebb_statistics::reading::Reading;
+pub use ebb_statistics::Reading;
 
 /// How a trial that repeats until it is sure came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

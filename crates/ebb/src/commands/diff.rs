@@ -182,7 +182,7 @@ fn nothing(folder: &Path, records: &[Record], before: bool) -> Failure {
 
 /// Whether there is an answer: a change, or that there is none.
 fn is_clear(comparison: &Comparison) -> bool {
-    use ebb_statistics::reading::Reading;
+    use ebb_statistics::Reading;
     let levels = &comparison.levels;
     levels.iter().any(|level| level.reading == Some(Reading::Real))
         || levels[0].reading == Some(Reading::NoRealDifference)

@@ -33,10 +33,8 @@ mod error;
 mod tree;
 
 pub mod arenas;
-pub mod opt;
 pub mod profiling;
 pub mod raw;
-pub mod stats;
 pub mod stats_print;
 pub mod thread;
 
@@ -86,5 +84,53 @@ pub mod epoch {
         pub fn read(&self) -> Result<u64> {
             self.0.read()
         }
+    }
+}
+
+pub mod opt {
+    //! The settings that are in force, each by the name that `MALLOC_CONF` and `EBB_CONF` know it by.
+
+    key! {
+        /// Whether a warning ends the process.
+        abort: "opt.abort", bool, ReadOnly;
+        /// Whether memory comes from the program break.
+        dss: "opt.dss", &'static str, ReadOnly;
+        /// Arenas that there are without anybody's asking.
+        narenas: "opt.narenas", u32, ReadOnly;
+        /// What new and freed blocks are filled with.
+        junk: "opt.junk", &'static str, ReadOnly;
+        /// Whether new blocks are filled with zeros.
+        zero: "opt.zero", bool, ReadOnly;
+        /// Whether threads have caches.
+        tcache: "opt.tcache", bool, ReadOnly;
+        /// The largest block that caches take.
+        tcache_max: "opt.tcache_max", usize, ReadOnly;
+        /// Whether a thread of the allocator was asked for.
+        background_thread: "opt.background_thread", bool, ReadOnly;
+        /// How long memory may stay idle, in milliseconds; -1 for ever.
+        dirty_decay_ms: "opt.dirty_decay_ms", isize, ReadOnly;
+        /// The same for pages that the kernel may take; ebbmalloc has none.
+        muzzy_decay_ms: "opt.muzzy_decay_ms", isize, ReadOnly;
+    }
+}
+
+pub mod stats {
+    //! Figures of the whole heap, as of the last [epoch](super::epoch).
+    //!
+    //! They are ordered: allocated <= active <= resident <= mapped.
+
+    key! {
+        /// Bytes of all blocks that are with the program, at their usable sizes.
+        allocated: "stats.allocated", usize, ReadOnly;
+        /// Bytes of all pages that hold such blocks.
+        active: "stats.active", usize, ReadOnly;
+        /// Bytes that the allocator's own records take.
+        metadata: "stats.metadata", usize, ReadOnly;
+        /// Bytes that are in memory: what the kernel counts as resident.
+        resident: "stats.resident", usize, ReadOnly;
+        /// Bytes of address space that the allocator has made usable.
+        mapped: "stats.mapped", usize, ReadOnly;
+        /// Bytes of address space that are kept for later, without memory.
+        retained: "stats.retained", usize, ReadOnly;
     }
 }

@@ -7,8 +7,8 @@ use ebb_diagnosis::facts::diagnosis::Diagnosis;
 use ebb_diagnosis::facts::growth::{Event, FloorStep};
 use ebb_diagnosis::growth::causes::Standing;
 use ebb_diagnosis::growth::{point, steps};
+use ebb_report::figures::{cause_lines, step_at};
 use ebb_report::metrics::FloorSteps;
-use ebb_report::steps::{cause_lines, step_at};
 use ebb_statistics::steps::Monitor;
 
 /// So many of each are kept, the newest.
