@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::diagnosis::words::wrap;
 use super::diagnosis::{self, Form};
-use super::figures::{cause_lines, duration};
-use super::steps;
+use super::figures::{cause_lines, duration, step_line};
 use ebb_diagnosis::facts::growth::{Change, Difference, FloorStep, Growth, Series, Trend, Unit};
 
 /// A series that moved by less has no line in the short form.
@@ -88,13 +87,13 @@ fn line(trend: &Trend) -> String {
 /// The steps of the floor, and the events that they follow. The short form has the largest step only.
 fn step_lines(growth: &Growth, form: Form) -> Vec<String> {
     let causes = cause_lines(&growth.events).map(|line| format!("* {line}"));
-    let step_line = |step: &FloorStep| format!("- {}", figures::step_line(step));
+    let shown = |step: &FloorStep| format!("- {}", step_line(step));
     let count = growth.steps.len();
     let largest = growth.steps.iter().max_by_key(|step| step.bytes.abs());
     let Some(largest) = largest.filter(|_| matches!(form, Form::Short(_)) && count > 1) else {
-        return growth.steps.iter().map(step_line).chain(causes).collect();
+        return growth.steps.iter().map(shown).chain(causes).collect();
     };
-    let line = format!("{}; {} more: -v", step_line(largest), count - 1);
+    let line = format!("{}; {} more: -v", shown(largest), count - 1);
     std::iter::once(line).chain(causes.take(1)).collect()
 }
 

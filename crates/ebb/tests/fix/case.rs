@@ -8,7 +8,6 @@ use std::process::Command;
 
 use test_needs::needs;
 
-use crate::case::cases;
 use crate::harness::output;
 use crate::{Place, assert_code};
 

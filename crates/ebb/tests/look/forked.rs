@@ -177,7 +177,7 @@ fn no_worker_of_gunicorn_dies_in_a_tight_cgroup() {
     let command = programs::gunicorn(&folder);
     let server = Group::start(tight.inside(&command).stdout(Stdio::null()));
     wait_until("eight workers and a master", || programs::pids_of(server.pid()).len() == 9);
-    forked::settle(server.pid());
+    settle(server.pid());
     assert_all_live(&tight, server.pid());
 }
 

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::harness::subjects::{self, preload};
-use crate::harness::{self, Finished, Subject, each, subjects, why_json};
+use crate::harness::{self, Finished, Subject, each, why_json};
 
 /// Longer than any allocator is asked to wait.
 const PATIENCE: Duration = Duration::from_secs(20);

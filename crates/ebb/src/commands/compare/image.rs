@@ -3,7 +3,6 @@
 
 mod seen;
 
-use super::programs;
 use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_deploy::options;

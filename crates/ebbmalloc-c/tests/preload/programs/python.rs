@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::script;
 use crate::harness::{Run, Scratch, long, require};
 use test_needs::needs;
 
@@ -10,12 +11,15 @@ fn python() -> PathBuf {
     require("python3", "python3")
 }
 
-fn both_ways(script: &str, starts_at_least: usize) {
+/// A script and its arguments.
+fn both_ways(command: &str, starts_at_least: usize) {
     let scratch = Scratch::new();
-    let file = scratch.file("script.py", script);
+    let (name, arguments) = command.split_once(' ').unwrap_or((command, ""));
+    let file = script(&scratch, name);
     for python_malloc in ["pymalloc", "malloc"] {
         let outcome = Run::witnessed(python())
             .arg(&file)
+            .args(arguments.split_whitespace())
             .env("PYTHONMALLOC", python_malloc)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .run()
@@ -28,82 +32,23 @@ fn both_ways(script: &str, starts_at_least: usize) {
 
 #[test]
 fn threads() {
-    both_ways(
-        r#"
-import json, threading, zlib, hashlib
-def work(n):
-    for turn in range(30):
-        data = [{"id": i, "text": "x" * (i % 300), "n": [n] * (i % 20)} for i in range(300)]
-        packed = zlib.compress(json.dumps(data).encode())
-        assert json.loads(zlib.decompress(packed)) == data
-        hashlib.sha256(packed).hexdigest()
-        buffers = [bytearray(50_000) for _ in range(20)]
-        assert not any(any(b) for b in buffers[:2])
-threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-[t.start() for t in threads]; [t.join() for t in threads]
-for _ in range(100):
-    t = threading.Thread(target=lambda: bytearray(100_000)); t.start(); t.join()
-print("done")
-"#,
-        1,
-    );
+    both_ways("threads.py", 1);
 }
-
-const MULTIPROCESSING: &str = r#"
-import multiprocessing, threading, sys
-def work(n):
-    data = {i: str(i) * (i % 50) for i in range(20_000)}
-    return sum(len(v) for v in data.values()) + n
-if __name__ == "__main__":
-    ballast = [bytearray(1000) for _ in range(50_000)]
-    context = multiprocessing.get_context("METHOD")
-    del ballast[::2]
-    with context.Pool(4) as pool:
-        assert len(set(pool.map(work, range(40)))) == 40
-    del ballast
-    queue = context.Queue()
-    processes = [context.Process(target=queue.put, args=(n,)) for n in range(4)]
-    [p.start() for p in processes]
-    assert sorted(queue.get() for _ in processes) == [0, 1, 2, 3]
-    [p.join() for p in processes]
-    assert all(p.exitcode == 0 for p in processes)
-    print("done")
-"#;
 
 #[test]
 fn multiprocessing_by_fork() {
-    both_ways(&MULTIPROCESSING.replace("METHOD", "fork"), 1);
+    both_ways("multiprocessing_by.py fork", 1);
 }
 
 #[test]
 fn multiprocessing_by_spawn() {
-    both_ways(&MULTIPROCESSING.replace("METHOD", "spawn"), 9);
+    both_ways("multiprocessing_by.py spawn", 9);
 }
 
 /// A fork while sibling threads allocate, over and over.
 #[test]
 fn forks_among_threads() {
-    both_ways(
-        r#"
-import os, threading
-stop = False
-def churn():
-    while not stop:
-        [bytearray(n * 37) for n in range(500)]
-threads = [threading.Thread(target=churn) for _ in range(3)]
-[t.start() for t in threads]
-for turn in range(100):
-    pid = os.fork()
-    if pid == 0:
-        data = [bytes(n) for n in range(2000)]
-        os._exit(0 if sum(map(len, data)) == 1999000 else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-stop = True
-[t.join() for t in threads]
-print("done")
-"#,
-        1,
-    );
+    both_ways("forks.py", 1);
 }
 
 /// Parts of CPython's own suite that allocate much or are near to allocation, threads and forks.

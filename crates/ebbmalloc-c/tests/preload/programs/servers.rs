@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
+use super::script;
 use crate::harness::server::{children_of, free_port, get, wait_until};
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
@@ -45,27 +46,11 @@ fn redis_under_its_benchmark() {
     assert_eq!(client(&["dbsize"]).stdout, "0\n");
 }
 
-const APPLICATION: &str = r#"
-import json, os, threading
-ballast = [bytearray(2000) for _ in range(20_000)]  # before the fork: shared with the workers
-del ballast[::3]
-def work(n):
-    data = [{"id": i, "text": "x" * (i % 400)} for i in range(3000)]
-    return len(json.loads(json.dumps(data))) + n
-def application(environ, start_response):
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
-    [t.start() for t in threads]
-    size = work(0)
-    [t.join() for t in threads]
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [f"{os.getpid()} {size}".encode()]
-"#;
-
 #[test]
 fn gunicorn_with_preforked_workers() {
     needs!("gunicorn");
     let scratch = Scratch::new();
-    scratch.file("app.py", APPLICATION);
+    script(&scratch, "app.py");
     let port = free_port();
     // Debian's gunicorn belongs to Debian's Python, not to the first one in the path.
     let gunicorn = require("gunicorn", "gunicorn");

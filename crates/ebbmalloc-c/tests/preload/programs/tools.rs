@@ -1,27 +1,104 @@
-//! Command-line tools: shell, git, compilers, cargo, sqlite3.
+//! Command-line tools and runtimes of languages, each at work that it is used for.
 
 use std::fs;
 
+use super::script;
 use crate::harness::{Run, Scratch, require};
 use test_needs::needs;
+
+/// Runs a script that prints "done" in the end.
+fn runs(program: &str, package: &str, options: &[&str], name: &str) {
+    let scratch = Scratch::new();
+    let outcome = Run::witnessed(require(program, package))
+        .args(options)
+        .arg(script(&scratch, name))
+        .run()
+        .succeeded()
+        .in_charge_of(program);
+    assert_eq!(outcome.stdout, "done\n");
+}
+
+#[test]
+fn node() {
+    needs!("nodejs");
+    runs("node", "nodejs", &[], "script.js");
+}
+
+/// Each worker forks as it spawns, at the same time as the others.
+#[test]
+fn node_workers_spawn_programs() {
+    needs!("nodejs");
+    runs("node", "nodejs", &[], "spawn.js");
+}
+
+#[test]
+fn java() {
+    needs!("default-jdk-headless");
+    // A JDK's launcher compiles the file in memory: the compiler runs on the preload as well.
+    require("javac", "default-jdk-headless");
+    runs("java", "default-jdk-headless", &["-Xmx256m", "-XX:+UseSerialGC"], "Work.java");
+}
+
+#[test]
+fn ruby() {
+    needs!("ruby");
+    runs("ruby", "ruby", &[], "script.rb");
+}
+
+/// PHP loads its extensions with RTLD_DEEPBIND. Debian's default configuration has some twenty that are shared objects.
+#[test]
+fn php_with_shared_extensions() {
+    needs!("php-cli");
+    let scratch = Scratch::new();
+    let script = script(&scratch, "script.php");
+    let php = || Run::witnessed(require("php", "php-cli"));
+    // Its own heap, and each of its blocks from malloc.
+    for (turn, own_heap) in ["1", "0"].into_iter().enumerate() {
+        let outcome = php()
+            .args(["-d", "phar.readonly=0", "-d", "opcache.enable_cli=1"])
+            .arg(&script)
+            .arg(scratch.path().join(format!("{turn}.phar")))
+            .env("USE_ZEND_ALLOC", own_heap)
+            .run()
+            .succeeded()
+            .in_charge_of("php");
+        assert_eq!(outcome.stdout, "done\n");
+    }
+    let outcome = php().arg("-v").run().succeeded();
+    assert!(outcome.stdout.starts_with("PHP "), "{}", outcome.stdout);
+    let outcome = php().arg("-m").run().succeeded();
+    assert!(outcome.stdout.contains("json"), "{}", outcome.stdout);
+}
+
+/// Go keeps its own heap, but C code in its process allocates, on threads with Go's signal masks
+/// and stacks, and Go's scheduler interrupts them with signals.
+#[test]
+fn go_with_cgo() {
+    needs!("golang-go");
+    let scratch = Scratch::new();
+    scratch.file("go.mod", "module calls\n\ngo 1.19\n");
+    script(&scratch, "main.go");
+    let output = scratch.path().join("calls");
+    Run::bare(require("go", "golang-go"))
+        .args(["build", "-o"])
+        .arg(&output)
+        .arg(".")
+        .env("CGO_ENABLED", "1")
+        .env("GOFLAGS", "-mod=mod")
+        .env("GOPROXY", "off")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOCACHE", scratch.path().join("cache"))
+        .folder(scratch.path())
+        .run()
+        .succeeded();
+    let outcome = Run::witnessed(&output).run().succeeded().in_charge_of("calls");
+    assert_eq!(outcome.stdout, "done\n");
+}
 
 #[test]
 fn bash() {
     let scratch = Scratch::new();
-    let script = scratch.file(
-        "script.sh",
-        r#"set -eu
-declare -A words=()
-for i in $(seq 1 3000); do words["w$((i % 97))"]="${words["w$((i % 97))"]:-}x$i"; done
-test "${#words[@]}" = 97
-text=$(for key in "${!words[@]}"; do printf '%s %s\n' "$key" "${words[$key]}"; done | sort | sha256sum)
-test -n "$text"
-(for i in $(seq 1 20); do (echo "$i" | sed 's/^/n/' | tr n m); done) | sort | uniq | wc -l | grep -qx 20
-trap 'echo trapped' EXIT
-mapfile -t lines < <(seq 1 20000); test "${#lines[@]}" = 20000
-big=$(head -c 3000000 /dev/zero | tr '\0' a); test "${#big}" = 3000000
-"#,
-    );
+    let script = script(&scratch, "bash.sh");
     let outcome = Run::witnessed(require("bash", "bash"))
         .arg(script)
         .run()
@@ -35,27 +112,7 @@ big=$(head -c 3000000 /dev/zero | tr '\0' a); test "${#big}" = 3000000
 fn git() {
     needs!("git");
     let scratch = Scratch::new();
-    let script = scratch.file(
-        "script.sh",
-        r#"set -eu
-export HOME=$PWD GIT_CONFIG_NOSYSTEM=1
-git init -q -b main repo; cd repo
-git config user.name Tester; git config user.email tester@example.invalid
-for i in $(seq 1 12); do
-  for j in $(seq 1 8); do seq "$i" "$((i * j * 50))" > "file$j"; done
-  git add .; git commit -q -m "commit $i"
-done
-git checkout -q -b side HEAD~5; echo side > side; git add side; git commit -q -m side
-git checkout -q main; git merge -q -m merge side
-git gc -q --aggressive --prune=now
-git fsck --full --strict
-test "$(git log --oneline | wc -l)" = 14
-git log -p --stat > /dev/null
-git blame file3 > /dev/null
-git clone -q . ../copy
-test "$(git -C ../copy rev-parse HEAD)" = "$(git rev-parse HEAD)"
-"#,
-    );
+    let script = script(&scratch, "git.sh");
     require("git", "git");
     Run::witnessed(require("bash", "bash"))
         .arg(script)
@@ -105,23 +162,7 @@ fn c_compiler() {
 #[test]
 fn cpp_compiler() {
     let scratch = Scratch::new();
-    let file = scratch.file(
-        "words.cpp",
-        r##"#include <algorithm>
-#include <iostream>
-#include <map>
-#include <regex>
-#include <string>
-#include <vector>
-int main() {
-    std::map<std::string, std::vector<int>> words;
-    for (int i = 0; i < 20000; i++) words["w" + std::to_string(i % 501)].push_back(i);
-    std::size_t sum = 0;
-    for (auto &[word, numbers] : words) sum += word.size() * numbers.size();
-    std::cout << sum << ' ' << std::regex_replace("a1b22", std::regex("[0-9]+"), "#") << '\n';
-}
-"##,
-    );
+    let file = script(&scratch, "words.cpp");
     let output = scratch.path().join("words");
     Run::witnessed(require("g++", "g++"))
         .args(["-std=c++17", "-O1", "-g"])
@@ -144,20 +185,7 @@ fn cargo_build() {
         "Cargo.toml",
         "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
     );
-    scratch.file(
-        "src/main.rs",
-        r#"use std::collections::BTreeMap;
-fn main() {
-    let mut map = BTreeMap::new();
-    for i in 0..50_000u64 { map.entry(i % 997).or_insert_with(Vec::new).push(i.to_string()); }
-    let threads: Vec<_> = (0..4)
-        .map(|n| std::thread::spawn(move || (0..10_000).map(|i| vec![n as u8; i % 300].len()).sum::<usize>()))
-        .collect();
-    let sum: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-    println!("{} {}", map.values().map(Vec::len).sum::<usize>(), sum);
-}
-"#,
-    );
+    script(&scratch, "src/main.rs");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Run::witnessed(cargo)
         .args(["build", "--offline", "--quiet", "--target-dir"])
