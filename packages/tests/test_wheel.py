@@ -7,14 +7,16 @@ from hashlib import sha256
 import io
 import os
 from pathlib import Path
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 from zipfile import ZipFile, ZipInfo
 
-from made import BARE, ROOT, VERDICTS, one, skip
+from made import BARE, DIST, ROOT, VERDICTS, one, skip
 from roots import PYTHON, Root, may_change_root
 
 UV = ROOT / "packages/.venv/bin/uv"
@@ -222,3 +224,29 @@ class Wheel(unittest.TestCase):
             with ZipFile(self.wheel) as archive:
                 archive.extractall(folder)
         return folder
+
+
+class Line(unittest.TestCase):
+    """The line that `ebb fix --channel release` writes for pip does what it says."""
+
+    def test_pip_installs_ebb_which_writes_the_library(self):
+        archive, wheel = one("*-ARCH-linux.tar.gz"), one("*ARCH.whl")
+        if subprocess.run([PYTHON, "-c", "import ensurepip, venv"], env=BARE, capture_output=True).returncode:
+            self.skipTest("not installed: python3-venv")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with tarfile.open(archive) as tar:
+                program, library = (tar.extractfile(f"{tar.getnames()[0]}/{path}").read() for path in ("bin/ebb", "lib/libebbmalloc.so"))
+            (folder / "ebb").write_bytes(program)
+            (folder / "ebb").chmod(0o755)
+            (folder / "Dockerfile").write_text('FROM python:3-slim\nRUN pip install -q flask\nCMD ["flask"]\n')
+            command = [folder / "ebb", "fix", "--channel", "release", "--write", "Dockerfile"]
+            subprocess.run(command, cwd=folder, env=BARE | {"XDG_STATE_HOME": f"{name}/state"}, check=True, capture_output=True)
+            [line] = re.findall(r"^RUN (.* ebb .*)$", (folder / "Dockerfile").read_text(), re.MULTILINE)
+            self.assertEqual(line, f"pip install -q ebbmalloc=={wheel.name.split('-')[1]} && ebb library --out /usr/local/lib")
+            # Of dist/, not of the index; into a folder of the test.
+            subprocess.run([PYTHON, "-m", "venv", folder / "venv"], env=BARE, check=True)
+            environment = BARE | {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(DIST.resolve())}
+            done = subprocess.run(["sh", "-c", line.replace("/usr/local/lib", f"{folder}/lib")], env=environment, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((folder / "lib/libebbmalloc.so").read_bytes(), library)

@@ -8,7 +8,6 @@
 mod harness;
 
 mod again;
-mod autoscaler;
 mod deploys;
 mod files;
 mod image;

@@ -1,5 +1,5 @@
-//! `ebb trim` on real processes. `services`: nothing is lost under load, nor when `ebb` is killed; `manners`: what is
-//! foreseen, refused and measured; `remote`: by CPython itself.
+//! `ebb trim` on real processes. `services`: what is foreseen, refused and measured; nothing is lost under
+//! load, nor when `ebb` is killed; `remote`: by CPython itself.
 //!
 //! 50 calls each, 1000 with `EBB_LONG`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -8,7 +8,6 @@
 #[allow(dead_code, reason = "shared by all test programs")]
 mod harness;
 
-mod manners;
 mod remote;
 mod services;
 

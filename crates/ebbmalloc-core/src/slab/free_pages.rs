@@ -57,4 +57,178 @@ impl Bin {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+mod tests {
+    use crate::base::lock::Wait;
+    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::arena::Arena;
+    use crate::arena::granule::Granule;
+    use crate::base::metadata::Metadata;
+    use crate::os::fake::Fake;
+    use crate::size::{CLASS, class_of};
+    use crate::slab::bin::{Age, Returned, Supply};
+    use crate::slab::sweep::Sweep;
+
+    struct Ground {
+        os: &'static Fake,
+        arena: &'static Arena,
+        metadata: &'static Metadata,
+        bin: &'static Bin,
+        class: usize,
+        tick: u32,
+        /// Live slots with their slabs, and all slabs that there have been.
+        live: Vec<(*mut u8, *mut Granule)>,
+        heads: Vec<*mut Granule>,
+        random: u64,
+    }
+
+    impl Ground {
+        fn new(class: usize, seed: u64) -> Self {
+            Self {
+                os: Box::leak(Box::new(Fake::new(4096))),
+                arena: Box::leak(Box::new(Arena::new())),
+                metadata: Box::leak(Box::new(Metadata::new())),
+                bin: Box::leak(Box::new(Bin::new())),
+                class,
+                tick: 16,
+                live: Vec::new(),
+                heads: Vec::new(),
+                random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            }
+        }
+
+        fn supply(&self) -> Supply<'static, Fake> {
+            Supply {
+                os: self.os,
+                arena: self.arena,
+                metadata: self.metadata,
+                page_shift: 12,
+                tick: self.tick,
+                aligned_shard: None,
+            }
+        }
+
+        fn number(&mut self, below: usize) -> usize {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            self.random as usize % below
+        }
+
+        fn take(&mut self, count: usize) {
+            let mut slots = vec![null_mut(); count];
+            let taken = self.bin.take(&self.supply(), self.class, 0, &mut slots, Wait::Yes);
+            for &slot in &slots[..taken] {
+                let granule = self.arena.granule_of(slot as usize).expect("in a region");
+                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
+                let head = unsafe { (*granule).head };
+                if !self.heads.contains(&head) {
+                    self.heads.push(head);
+                }
+                self.live.push((slot, head));
+            }
+        }
+
+        fn put(&mut self, count: usize) {
+            for _ in 0..count.min(self.live.len()) {
+                let at = self.number(self.live.len());
+                let (slot, slab) = self.live.swap_remove(at);
+                let slots = &[slot];
+                // SAFETY: the slot is one of this bin's, and live.
+                assert!(unsafe {
+                    self.bin.put(
+                        &self.supply(),
+                        self.class,
+                        &[Returned { slab, slots }],
+                        Age::Fresh,
+                        Wait::Yes,
+                    )
+                });
+            }
+        }
+
+        fn sweep(&mut self, force: bool) {
+            self.tick += 1;
+            let supply = self.supply();
+            let mut sweep = Sweep::new(&supply, force);
+            sweep.bin(self.bin, self.class);
+            let left = sweep.finish().left_bytes;
+            assert_eq!(left, self.truth() << 12, "the sweep's own count");
+        }
+
+        /// Takes some, puts some back or sweeps.
+        fn step(&mut self) {
+            let slots = CLASS[self.class].slots as usize;
+            let count = 1 + self.number(slots.min(400));
+            match self.number(8) {
+                0..3 => self.take(count),
+                3..6 => self.put(count * 2),
+                6 => self.sweep(false),
+                _ if self.number(4) == 0 => self.sweep(true),
+                _ => self.put(count),
+            }
+        }
+
+        /// Slab by slab.
+        fn truth(&self) -> usize {
+            use crate::arena::granule::Kind;
+            let shape = Shape::new(self.class, 12);
+            let _slabs = self.bin.lock(self.os);
+            let free = |&head: &*mut Granule| {
+                // SAFETY: descriptors stay; one that is a slab is this bin's, the only one, whose lock is held.
+                unsafe {
+                    if (*head).kind != Kind::Slab {
+                        return 0;
+                    }
+                    Slab(head).free_pages(shape, (*head).resident).count_ones() as usize
+                }
+            };
+            self.heads.iter().map(free).sum()
+        }
+    }
+
+    #[test]
+    fn free_pages_are_counted_whatever_was_taken_put_and_swept() {
+        for (bytes, seed) in [(16, 1), (64, 2), (1000, 3), (5000, 4), (44 << 10, 5)] {
+            let class = class_of(bytes);
+            let mut ground = Ground::new(class, seed);
+            let (mut counted, mut free) = (0, 0);
+            for _ in 0..300 {
+                ground.step();
+                let pages = ground.bin.free_pages(ground.os, class);
+                assert_eq!(pages, ground.truth(), "slots of {bytes} B");
+                counted += 1;
+                free += usize::from(pages > 0);
+            }
+            assert!(free > counted / 20, "{free} of {counted} had any");
+        }
+    }
+
+    /// The cursor of a count stays on the list whatever is taken off it while the lock is free.
+    #[test]
+    fn a_count_ends_whatever_goes_on_beside_it() {
+        let class = class_of(1000);
+        let mut ground = Ground::new(class, 9);
+        let (bin, os) = (ground.bin, ground.os);
+        let (stop, counts) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let counter = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    bin.free_pages(os, class);
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let mut steps = 0;
+            // The other thread may start late.
+            while steps < 1500 || (counts.load(Ordering::Relaxed) == 0 && !counter.is_finished()) {
+                ground.step();
+                steps += 1;
+            }
+            stop.store(true, Ordering::Relaxed);
+            counter.join().unwrap();
+            assert!(counts.load(Ordering::Relaxed) > 0);
+        });
+        assert_eq!(bin.free_pages(os, class), ground.truth());
+    }
+}
