@@ -240,7 +240,7 @@ mod tests {
         fs::write(folder.path().join("config.json"), own.to_string()).unwrap();
         let bundle = Bundle::read(folder.path()).unwrap();
         assert!(bundle.has_command());
-        fs::write(folder.path().join("runc"), "").unwrap();
+        std::os::unix::fs::symlink("/bin/true", folder.path().join("runc")).unwrap();
         let engine = Engine::all(None, folder.path().as_os_str(), true).unwrap().remove(0);
         let limits = Limits { memory_max_bytes: Some(64_000_000), cpus: Some(0.5) };
         let mounts = [Mounted::library("/a/libx.so".into())];
