@@ -8,7 +8,6 @@
 //! them writes, and each new object there would copy a page. The child makes its own slabs, where many new objects share a
 //! page.
 
-use super::growth::Order;
 use super::shape::Shape;
 use super::slab::Slab;
 use super::slabs::{Slabs, lowest_of};
@@ -29,6 +28,15 @@ pub enum Age {
     Fresh,
     /// They were not.
     Idle,
+}
+
+/// Which slabs are made.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    pub(super) shape: Shape,
+    pub(super) class: usize,
+    pub(super) shard: u8,
+    pub(super) wait: Wait,
 }
 
 /// Everything outside of the bin that its functions need; passed as an argument.

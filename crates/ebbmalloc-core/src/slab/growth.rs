@@ -1,6 +1,6 @@
 //! How a bin gets slabs: one at a time, or 2 MiB of them in a huge page, if it holds much and grows fast.
 
-use super::bin::Supply;
+use super::bin::{Order, Supply};
 use super::shape::Shape;
 use super::slab::Slab;
 use super::slabs::{Growth, Slabs};
@@ -8,7 +8,6 @@ use crate::arena::extents::Extents;
 use crate::arena::granule::{Fill, Granule, Room};
 use crate::arena::huge_pages::FRAME;
 use crate::base::exact::u8_of;
-use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{GRANULE, LEAD, leads};
 
@@ -16,15 +15,6 @@ use crate::size::{GRANULE, LEAD, leads};
 const LARGE_BIN: usize = 64 << 20;
 /// It has to get so much without pages between two ticks.
 const FAST: usize = 4 << 20;
-
-/// Which slabs are made.
-#[derive(Clone, Copy)]
-pub(super) struct Order {
-    pub(super) shape: Shape,
-    pub(super) class: usize,
-    pub(super) shard: u8,
-    pub(super) wait: Wait,
-}
 
 impl Slabs {
     #[cold]
