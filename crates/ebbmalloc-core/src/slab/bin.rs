@@ -30,15 +30,6 @@ pub enum Age {
     Idle,
 }
 
-/// Which slabs are made.
-#[derive(Clone, Copy)]
-pub(super) struct Order {
-    pub(super) shape: Shape,
-    pub(super) class: usize,
-    pub(super) shard: u8,
-    pub(super) wait: Wait,
-}
-
 /// Everything outside of the bin that its functions need; passed as an argument.
 pub struct Supply<'a, O> {
     /// The kernel.
@@ -133,7 +124,7 @@ impl Bin {
                     slab
                 }
                 None if !grow => break,
-                None => match slabs.add_slab(supply, &Order { shape, class, shard, wait }) {
+                None => match slabs.add_slab(supply, shape, class, shard, wait) {
                     Some(slab) => slab,
                     // There is no memory for a slab: rather copy a page than fail.
                     // SAFETY: the lock is held.

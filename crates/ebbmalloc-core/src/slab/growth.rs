@@ -1,6 +1,6 @@
 //! How a bin gets slabs: one at a time, or 2 MiB of them in a huge page, if it holds much and grows fast.
 
-use super::bin::{Order, Supply};
+use super::bin::Supply;
 use super::shape::Shape;
 use super::slab::Slab;
 use super::slabs::{Growth, Slabs};
@@ -8,6 +8,7 @@ use crate::arena::extents::Extents;
 use crate::arena::granule::{Fill, Granule, Room};
 use crate::arena::huge_pages::FRAME;
 use crate::base::exact::u8_of;
+use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{GRANULE, LEAD, leads};
 
@@ -16,18 +17,33 @@ const LARGE_BIN: usize = 64 << 20;
 /// It has to get so much without pages between two ticks.
 const FAST: usize = 4 << 20;
 
+/// Which slabs are made.
+struct Order {
+    shape: Shape,
+    class: usize,
+    shard: u8,
+    wait: Wait,
+}
+
 impl Slabs {
     #[cold]
-    pub(super) fn add_slab<O: Os>(&mut self, supply: &Supply<O>, order: &Order) -> Option<Slab> {
-        let granules = order.shape.class.granules;
-        let mut extents = supply.arena.lock_if(supply.os, order.wait)?;
-        if self.fills_frames(supply, order.shape)
+    pub(super) fn add_slab<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        shape: Shape,
+        class: usize,
+        shard: u8,
+        wait: Wait,
+    ) -> Option<Slab> {
+        let granules = shape.class.granules;
+        let order = &Order { shape, class, shard, wait };
+        let mut extents = supply.arena.lock_if(supply.os, wait)?;
+        if self.fills_frames(supply, shape)
             && let Some(slab) = self.add_frame(supply, order, &mut extents)
         {
             return Some(slab);
         }
-        let class = u8_of(order.class);
-        let head = supply.arena.allocate_slab(supply.os, &mut extents, class, granules)?;
+        let head = supply.arena.allocate_slab(supply.os, &mut extents, u8_of(class), granules)?;
         // SAFETY: the granules are ours alone, for a slab of this class.
         unsafe {
             self.growth.slabs += usize::from((*head).fill == Fill::Clean);
