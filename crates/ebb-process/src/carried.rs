@@ -7,18 +7,18 @@
 use std::env;
 use std::ffi::CString;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::RawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::private::{Base, NotCached, base, folder_below};
 use crate::whole_file;
 use flate2::read::GzDecoder;
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Uid;
 use object::Object as _;
 
@@ -231,130 +231,6 @@ pub fn version(bytes: &[u8]) -> Option<String> {
     ebb_stats::note::find(head).map(|version| version.text().to_owned())
 }
 
-/// Why the cache is not used.
-#[derive(Debug, thiserror::Error)]
-pub enum NotCached {
-    /// Neither variable names a folder.
-    #[error("neither XDG_CACHE_HOME nor HOME is an absolute path")]
-    NoHome,
-    /// Somebody else's, or writable for others.
-    #[error("{path} {why}", path = path.display())]
-    NotPrivate {
-        /// The folder.
-        path: PathBuf,
-        /// Goes on from its name.
-        why: &'static str,
-    },
-    /// The loader could not map it.
-    #[error("{path} is on a file system that is mounted noexec", path = .0.display())]
-    NoExec(PathBuf),
-    /// The loader would take it for two paths.
-    #[error("{path} contains a space or a colon, which separate paths in LD_PRELOAD", path = .0.display())]
-    Separator(PathBuf),
-    /// The system refused it.
-    #[error("{path}: {error}", path = path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What it said.
-        error: io::Error,
-    },
-}
-
-impl NotCached {
-    fn io(path: &Path, error: io::Error) -> Self {
-        NotCached::Io { path: path.to_owned(), error }
-    }
-}
-
-/// The folder `name` of ebb's cache, from which programs can be executed. Only this user can change what is in it.
-pub fn cache(name: &str) -> Result<PathBuf, NotCached> {
-    let base = base(|name| env::var_os(name).map(PathBuf::from)).ok_or(NotCached::NoHome)?;
-    folder_below(&base, name)
-}
-
-fn folder_below(base: &Base, name: &str) -> Result<PathBuf, NotCached> {
-    let mut folder = match base {
-        Base::Cache(cache) => cache.clone(),
-        Base::Home(home) => {
-            private(home, Open::Others)?;
-            let cache = home.join(".cache");
-            create(&cache)?;
-            cache
-        }
-    };
-    private(&folder, Open::Others)?;
-    for name in ["ebb", name] {
-        folder.push(name);
-        create(&folder)?;
-        private(&folder, Open::Nobody)?;
-    }
-    let flags = statvfs(&folder).map_err(|errno| NotCached::io(&folder, errno.into()))?.flags();
-    if flags.contains(FsFlags::ST_NOEXEC) {
-        return Err(NotCached::NoExec(folder));
-    }
-    Ok(folder)
-}
-
-/// Where the user keeps caches.
-#[derive(Debug, PartialEq, Eq)]
-enum Base {
-    /// `XDG_CACHE_HOME`.
-    Cache(PathBuf),
-    /// `HOME`.
-    Home(PathBuf),
-}
-
-fn base(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Base> {
-    let absolute = |name| variable(name).filter(|path: &PathBuf| path.is_absolute());
-    absolute("XDG_CACHE_HOME").map(Base::Cache).or_else(|| absolute("HOME").map(Base::Home))
-}
-
-fn create(folder: &Path) -> Result<(), NotCached> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(NotCached::io(folder, error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// To whom a folder may be open.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Open {
-    /// Others may read it; only this user may write.
-    Others,
-    /// Only this user may do anything with it.
-    Nobody,
-}
-
-/// Refuses a folder in which somebody else could replace a file.
-fn private(folder: &Path, open: Open) -> Result<(), NotCached> {
-    let no = |why| Err(NotCached::NotPrivate { path: folder.to_owned(), why });
-    // The last name may not be a link that another user made; a link of the user's own leads to a folder that is checked.
-    let own = Uid::effective().as_raw();
-    let link = fs::symlink_metadata(folder).map_err(|error| NotCached::io(folder, error))?;
-    if link.is_symlink() && (open == Open::Nobody || link.uid() != own) {
-        return no("is a symbolic link");
-    }
-    let found = fs::metadata(folder).map_err(|error| NotCached::io(folder, error))?;
-    if !found.is_dir() {
-        return no("is not a folder");
-    }
-    if found.uid() != own {
-        return no("belongs to another user");
-    }
-    let refused = if open == Open::Nobody { 0o077 } else { 0o022 };
-    if found.mode() & refused != 0 {
-        return no(if open == Open::Nobody {
-            "is open to other users"
-        } else {
-            "can be written by other users"
-        });
-    }
-    Ok(())
-}
-
 /// A sealed file in memory, which cannot be changed any more, on a descriptor that stays open and that programs
 /// inherit.
 fn sealed(bytes: &[u8]) -> io::Result<RawFd> {
@@ -386,6 +262,7 @@ impl fmt::Display for Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::private::create;
     use flate2::{Compression, write::GzEncoder};
     use std::os::unix::fs::{chown, symlink};
     use std::process::Command;
@@ -503,17 +380,6 @@ mod tests {
         create(&folder).unwrap();
         let error = LIBRARY.cached_below(&Base::Cache(folder)).unwrap_err();
         assert!(matches!(error, NotCached::Separator(_)), "{error}");
-    }
-
-    #[test]
-    fn only_absolute_folders_are_taken() {
-        let found = |xdg: Option<&str>, home: Option<&str>| {
-            base(|name| if name == "HOME" { home } else { xdg }.map(PathBuf::from))
-        };
-        assert_eq!(found(Some("/c"), Some("/h")), Some(Base::Cache("/c".into())));
-        assert_eq!(found(Some("c"), Some("/h")), Some(Base::Home("/h".into())));
-        assert_eq!(found(None, Some("")), None);
-        assert_eq!(found(None, None), None);
     }
 
     #[test]

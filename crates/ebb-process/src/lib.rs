@@ -5,7 +5,7 @@
 //!
 //! - [`snapshot`]: the facts of one look, as plain data.
 //! - [`elf`], [`inside`], [`program`], [`charge`]: program files, and which of them serves `malloc`.
-//! - [`library`], [`carried`]: an allocator's library that fits a program; the one that this program carries.
+//! - [`library`], [`carried`]: an allocator's library that fits a program; the one that this program carries. [`private`]: where it is cached.
 //! - [`root`], [`environ`], [`inherited`]: how a process sees files and variables.
 //! - [`look`], [`patience`]: limits of a look, and the end of waiting.
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
@@ -39,6 +39,7 @@ mod memory;
 pub mod patience;
 pub mod pool;
 pub mod pprof;
+pub mod private;
 pub mod profile;
 pub mod program;
 pub mod python;

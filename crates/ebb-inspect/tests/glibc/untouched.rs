@@ -195,7 +195,7 @@ fn gate_for(pid: i32, start: impl Fn(&Path) -> Command) -> String {
     copy(&std::env::current_exe().unwrap(), &reader);
     let mut command = start(&reader);
     command
-        .args(["--exact", "closed::reader", "--nocapture", "--ignored"])
+        .args(["--exact", "untouched::reader", "--nocapture", "--ignored"])
         .env(TARGET, pid.to_string())
         .current_dir("/");
     let output = command.output().unwrap();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ebb_allocators::Environment;
 use ebb_process::program::Program;
-use ebb_process::{carried, whole_file};
+use ebb_process::{private, whole_file};
 use sha2::{Digest, Sha256};
 
 use crate::exit::{Exit, Failure};
@@ -45,7 +45,7 @@ impl Child {
                 "set XDG_CACHE_HOME to a folder of this user on a file system without noexec",
             )
         };
-        let folder = carried::cache(&format!("child-{digest}")).map_err(|error| failed(&error))?;
+        let folder = private::cache(&format!("child-{digest}")).map_err(|error| failed(&error))?;
         let path = folder.join(name);
         if std::fs::read(&path).ok().as_ref() != Some(&text) {
             whole_file::replace(&path, &text, Some(0o755)).map_err(|error| failed(&error))?;
