@@ -9,12 +9,14 @@
 //! changes: it counts as returned, and resident.
 
 mod caches;
+pub mod guards;
 pub mod profile;
 mod slab;
 #[cfg(test)]
 mod tests;
 
 use ebb_allocators::Allocator;
+use ebb_stats::guards::state;
 use ebb_stats::layout::{DIRTY, Offsets, Place, kind};
 
 use crate::breakdown::{Breakdown, Line};
@@ -64,6 +66,7 @@ fn of_place(space: Space<'_>, place: &Place) -> Result<Heap, Unsupported> {
             sum.region(space, views.wrapping_add(view * 32))?;
         }
     }
+    sum.guards(space)?;
     sum.breakdown.close();
     let torn_bytes = sum.torn * offsets.granule_bytes;
     Ok(Heap {
@@ -142,6 +145,26 @@ impl Region<'_> {
 }
 
 impl Sum<'_> {
+    /// Counts the live blocks of sampled guards, each with its page.
+    fn guards(&mut self, space: Space<'_>) -> Result<(), Unreadable> {
+        let pool = guards::read(&mut space.reader(), self.place)?;
+        let page_bytes = pool.page_bytes;
+        for record in pool
+            .records
+            .iter()
+            .filter(|record| record.state == state::LIVE && pool.contains(record.block))
+        {
+            let used = record.bytes.min(page_bytes);
+            let page = record.block / page_bytes * page_bytes;
+            let is_present = space.presence(page, page + page_bytes)?.is_present(page);
+            let resident = |bytes: u64| if is_present { bytes } else { 0 };
+            self.breakdown.live += Line::one(used, resident(used));
+            self.breakdown.free += Line::one(page_bytes - used, resident(page_bytes - used));
+            self.sizes.block(used, used);
+        }
+        Ok(())
+    }
+
     /// Counts the region whose view is at `view`.
     fn region(&mut self, space: Space<'_>, view: u64) -> Result<(), Unsupported> {
         let offsets = self.place.offsets;

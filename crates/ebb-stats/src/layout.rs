@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 pub const MAGIC: [u8; 8] = *b"ebbheap\0";
 
 /// The version of what the fields mean.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// What a descriptor tells of.
 pub mod kind {
@@ -118,6 +118,8 @@ offsets! {
     leaving,
     /// Slab: the bitmap of free slots, or its address. Large block: bytes in use.
     bits,
+    /// Heap: the pool of sampled guards ([`crate::guards`]).
+    heap_guards,
 }
 
 /// The structures' offsets and addresses that a reader needs.

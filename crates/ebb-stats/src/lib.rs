@@ -36,6 +36,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+pub mod guards;
 pub mod layout;
 pub mod note;
 pub mod profile;

@@ -88,7 +88,7 @@ fn a_layout_is_found_and_read_as_it_was_written() {
     let place = Place::from_bytes(&bytes).unwrap();
     assert_eq!((place.heap, place.classes), (heap, classes));
     assert_eq!(place.offsets.granule_bytes, 100);
-    assert_eq!(place.offsets.bits, 100 + Offsets::COUNT as u64 - 1);
+    assert_eq!(place.offsets.heap_guards, 100 + Offsets::COUNT as u64 - 1);
     let layout = Layout::new(heap as *const (), classes as *const (), place.offsets);
     assert_eq!(layout.place(), place);
     for length in 0..BYTES {

@@ -89,7 +89,7 @@ static void lie(uint64_t word) {
     ((uint32_t *)counters)[2] = 2;
     ((uint32_t *)counters)[3] = 50;
     memcpy(layout, "ebbheap", 8);
-    layout[1] = 2;
+    layout[1] = 3;
     for (int i = 2; i < 64; i++) layout[i] = word;
 }
 

@@ -111,6 +111,24 @@ fn the_default_ends_69_of_116_programs() {
 }
 
 #[test]
+fn a_sampled_guard_finds_what_is_done_to_its_block() {
+    let guarded = |case: &str| Run::program(&format!("guarded {case}")).run();
+    let again = guarded("freed_again").killed_by(6);
+    let is_told = |part: &str| again.stderr.contains(part);
+    assert!(is_told(": 100 bytes, allocated at guarded+0x"), "{}", again.describe());
+    assert!(is_told(", freed at guarded+0x"), "{}", again.describe());
+    let inside = guarded("free_interior").killed_by(6);
+    assert!(inside.stderr.contains("pointer into the middle of a block"), "{}", inside.describe());
+    for case in ["write_after", "freed_written"] {
+        guarded(case).killed_by(11);
+    }
+    for case in ["realloc", "fork"] {
+        guarded(case).passed();
+    }
+    Run::program("guarded none").env("EBB_CONF", "check:off").run().passed();
+}
+
+#[test]
 fn blocks_with_guards_are_changed_in_every_way() {
     Run::program("misuse_not").run().passed();
     Run::program("misuse_not").env("EBB_CONF", "check:off").run().passed();

@@ -17,7 +17,8 @@ pub enum Corruption {
 }
 
 impl Corruption {
-    const fn text(self) -> &'static [u8] {
+    /// The beginning of its line.
+    pub const fn text(self) -> &'static [u8] {
         match self {
             Self::DoubleFree => b"double free of ",
             Self::ForeignPointer => b"not a pointer from this allocator: ",

@@ -54,7 +54,7 @@ pub struct Cache {
     pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
     pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
-    /// By class: the stack's top when it was last looked at for wrong frees. Under the cache's protocol.
+    /// By class: the stack's top when it was last looked at for wrong frees; 0: [`Cache::was_filled`]. Under the protocol.
     pub(super) noted: UnsafeCell<[usize; CLASSES + 1]>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.

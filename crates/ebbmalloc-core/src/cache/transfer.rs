@@ -46,6 +46,22 @@ impl Cache {
         supply.arena.note_room(room);
     }
 
+    /// Whether it was refilled with `bytes` bytes since the answer was yes. Called by the owner; a signal handler in between
+    /// costs some bytes.
+    #[inline]
+    pub fn was_filled(&self, bytes: usize) -> bool {
+        self.noted.with_mut(|noted| {
+            // SAFETY: only the owner writes the word, and to none of the caches that threads share.
+            unsafe {
+                let was = (*noted)[0] >= bytes;
+                if was {
+                    (*noted)[0] = 0;
+                }
+                was
+            }
+        })
+    }
+
     /// Ends the process if one of the slots that the thread freed last was freed twice, or is none. Looks at stacks that
     /// have changed since the last look.
     ///
@@ -138,6 +154,7 @@ impl Cache {
             // The lowest address is handed out first.
             out[..got].reverse();
             stack.top = stack.top.wrapping_add(got);
+            self.noted.with_mut(|noted| (*noted)[0] += got * CLASS[class].size as usize);
             got > 0
         }
     }

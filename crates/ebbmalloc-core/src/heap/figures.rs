@@ -220,7 +220,7 @@ impl<O: Os> Heap<O> {
         arena.purge_calls = counters.discard_calls.load(Ordering::Relaxed);
         arena.purged = counters.returned_bytes.load(Ordering::Relaxed);
         let metadata = self.metadata.bytes(&self.os).1;
-        let outside = self.parts.outside.bytes();
+        let outside = self.parts.outside.bytes() + self.parts.guarded.live_bytes();
         extent_figures(arena, &self.arena.lock(&self.os), outside, metadata);
         let page = self.os.page_bytes();
         let metadata = arena.metadata.next_multiple_of(page);

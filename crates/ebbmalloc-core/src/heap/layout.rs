@@ -51,6 +51,7 @@ impl<O: Os> Heap<O> {
             resident: offset_of!(Granule, resident) as u64,
             leaving: offset_of!(Granule, leaving) as u64,
             bits: offset_of!(Granule, bits) as u64,
+            heap_guards: offset_of!(Self, parts.guarded) as u64,
         }
     };
 }

@@ -9,6 +9,7 @@ pub mod explicit_life;
 pub mod figures;
 mod fork;
 pub mod gate;
+pub mod guarded;
 pub mod heap;
 pub mod in_place;
 #[cfg(not(loom))]
@@ -38,6 +39,7 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use explicit_cache_table::ExplicitCaches;
 use gate::Gate;
+use guarded::Guarded;
 use heap::Counters;
 pub use heap::{Access, HeapWith};
 use outside::Outside;
@@ -51,6 +53,8 @@ pub struct HeapParts {
     bins: Bins,
     caches: Registry,
     outside: Outside,
+    /// Sampled guards.
+    pub guarded: Guarded,
     /// What keeps other threads out during a fork.
     pub gate: Gate,
     explicit_caches: ExplicitCaches,
@@ -112,6 +116,7 @@ impl<O: Os> Heap<O> {
                     bins: Bins::new(),
                     caches: Registry::new(),
                     outside: Outside::new(),
+                    guarded: Guarded::new(),
                     gate: Gate::new(),
                     explicit_caches: ExplicitCaches::new(),
                     profile: Profile::new(),

@@ -1,6 +1,7 @@
 //! Blocks that come back, and what can be asked of a block: free, realloc, usable size.
 
 use super::explicit::PlaceIn;
+use super::guarded::By;
 use super::{Access, Heap, Pending};
 use crate::arena::granule::{Granule, Kind};
 use crate::base::corrupt::{Corruption, corruption};
@@ -24,6 +25,8 @@ enum Place<'a> {
     Lent(*mut Granule, usize),
     Large(*mut Granule),
     Outside(usize),
+    /// A sampled guard's block of so many bytes.
+    Guarded(usize),
 }
 
 impl<O: Os> Heap<O> {
@@ -33,6 +36,10 @@ impl<O: Os> Heap<O> {
     /// `block` came from this heap and is not used any more.
     pub unsafe fn free(&self, access: Access, block: *mut u8) {
         match self.place(block as usize) {
+            Place::Guarded(_) => {
+                let freed = self.parts.guarded.free(&self.os, block as usize, By::UNKNOWN);
+                freed.unwrap_or_else(|what| corruption(&self.os, what, block as usize));
+            }
             Place::Outside(_) => {
                 if !self.parts.outside.free(&self.os, block as usize) {
                     corruption(&self.os, Corruption::DoubleFree, block as usize);
@@ -184,7 +191,7 @@ impl<O: Os> Heap<O> {
                 let bytes = self.arena.large_size(&self.os, granule, block as usize);
                 self.promised_bytes(granule).unwrap_or(bytes)
             },
-            Place::Outside(bytes) => bytes,
+            Place::Outside(bytes) | Place::Guarded(bytes) => bytes,
             // SAFETY: the block is live (fn contract), and lies in this arena, as `place` found.
             Place::Explicit(arena) => unsafe { self.usable_size_in(arena, block) },
         }
@@ -255,7 +262,7 @@ impl<O: Os> Heap<O> {
                 PlaceIn::Large(granule) => Some((granule, Some(arena))),
                 PlaceIn::Slot(_) => None,
             },
-            Place::Slot(_) | Place::Lent(..) | Place::Outside(_) => None,
+            Place::Slot(_) | Place::Lent(..) | Place::Outside(_) | Place::Guarded(_) => None,
         }
     }
 
@@ -276,6 +283,10 @@ impl<O: Os> Heap<O> {
                     None => corruption(&self.os, kind.misuse(), address),
                 },
             },
+            None if self.parts.guarded.owns(address) => {
+                let size = self.parts.guarded.size(address);
+                Place::Guarded(size.unwrap_or_else(|what| corruption(&self.os, what, address)))
+            }
             None => match self.parts.bins.explicit.find(address) {
                 Some(arena) => Place::Explicit(arena),
                 None => match self.parts.outside.size(address) {

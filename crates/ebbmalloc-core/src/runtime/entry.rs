@@ -8,7 +8,7 @@ use super::checks::{early, is_strict};
 use super::instance::HEAP;
 use super::lookup::quick_class;
 use super::state::current;
-use super::{observed, strict};
+use super::{guards, observed, strict};
 use crate::cache::cache::Cache;
 use crate::cache::fast::{self, Instance};
 use core::marker::PhantomData;
@@ -152,6 +152,9 @@ fn malloc_from_heap(size: usize, maker: Maker) -> *mut u8 {
     if let Some(observer) = observer {
         return observed::malloc(observer, size);
     }
+    if let Some(block) = guards::allocate(size) {
+        return block as *mut u8;
+    }
     early::note(with_access(|access| HEAP.allocate(access, size)))
 }
 
@@ -237,6 +240,9 @@ pub unsafe fn free_as<S: Said>(block: *mut u8, said: S) {
 unsafe fn free_to_heap(block: *mut u8) {
     if block.is_null() {
         return;
+    }
+    if HEAP.parts.guarded.owns(block as usize) {
+        return guards::free(block as usize);
     }
     // A thread that is on an explicit arena keeps slots of that as well.
     if let Some(class) = HEAP.class_at_home(current(), block as usize)

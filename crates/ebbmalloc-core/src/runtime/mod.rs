@@ -38,6 +38,7 @@ mod settings;
 
 // Requests, and the end.
 mod entry;
+mod guards;
 mod observed;
 mod stats;
 pub mod strict;

@@ -49,6 +49,11 @@ impl Linux {
             && !self.is_confined()
     }
 
+    /// Whether single blocks may get guards in a mapping of their own.
+    pub fn samples_guards(&self) -> bool {
+        !self.no_ends.load(Ordering::Relaxed) && !self.is_confined()
+    }
+
     /// Settings: no guards without strict mode. At boot.
     pub fn guard_no_ends(&self) {
         self.no_ends.store(true, Ordering::Relaxed);

@@ -1,9 +1,11 @@
-//! The one line with which strict mode ends the process.
+//! The one line with which strict mode ends the process, and a wrong free of a sampled guard's block.
 
 use super::super::instance::HEAP;
 use super::tag::{Maker, Place, Tag};
-use crate::base::corrupt::Line;
+use crate::base::corrupt::{Corruption, Line};
+use crate::base::exact::usize_of;
 use crate::os::Os;
+use ebb_stats::guards::Record;
 
 /// How a block was freed.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,86 @@ pub fn inside(function: &[u8], address: usize, place: Place, tag: &Tag) -> ! {
     line.push(b", ");
     push_block(&mut line, tag);
     end(line)
+}
+
+/// `address` was freed wrongly: in the page of a sampled guard, or in the one next to it.
+#[cold]
+pub fn sampled(what: Corruption, address: usize, record: &Record) -> ! {
+    let mut line = begin(&[what.text()], address);
+    if record.block != 0 {
+        if record.block != address as u64 {
+            line.push(b": block ");
+            line.push_hex(usize_of(record.block));
+        }
+        line.push(b": ");
+        line.push_decimal(record.bytes);
+        line.push(if record.bytes == 1 { b" byte" } else { b" bytes" });
+        let words: [&[u8]; 2] = [b", allocated at ", b", freed at "];
+        for (words, stack) in words.into_iter().zip(&record.stacks) {
+            if stack[0] != 0 {
+                line.push(words);
+                push_place(&mut line, usize_of(stack[0]));
+            }
+        }
+    }
+    end(line)
+}
+
+/// Where code is: the mapped file and the offset in it, else the address.
+fn push_place(line: &mut Line, address: usize) {
+    let mut room = [0; 2048];
+    let mut text = MapsLine { text: [0; 512], len: 0, found: None, address };
+    HEAP.os.read_pieces(c"/proc/self/maps", &mut room, &mut |piece| text.read(piece));
+    match text.found {
+        Some(offset) => {
+            let path = &text.text[..text.len];
+            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+            line.push(name);
+            line.push(b"+");
+            line.push_hex(offset);
+        }
+        None => line.push_hex(address),
+    }
+}
+
+/// Looks for the line of `/proc/self/maps` that has an address; then `text` is that line.
+struct MapsLine {
+    text: [u8; 512],
+    len: usize,
+    found: Option<usize>,
+    address: usize,
+}
+
+impl MapsLine {
+    fn read(&mut self, piece: &[u8]) {
+        for &byte in piece {
+            if self.found.is_some() {
+                return;
+            }
+            if byte == b'\n' {
+                self.found = self.offset();
+                if self.found.is_none() {
+                    self.len = 0;
+                }
+            } else if let Some(place) = self.text.get_mut(self.len) {
+                *place = byte;
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Of the address in the file, if the line is that of a file with the address.
+    fn offset(&self) -> Option<usize> {
+        let line = core::str::from_utf8(&self.text[..self.len]).ok()?;
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let (start, end) = (number(start)?, number(end)?);
+        let offset = number(fields.nth(1)?)?;
+        let is_file = fields.nth(2).is_some_and(|path| path.starts_with('/'));
+        let is_here = (start..end).contains(&self.address);
+        (is_file && is_here).then(|| self.address - start + offset)
+    }
 }
 
 /// A block was freed by another function, or with another size, than it was made.

@@ -40,7 +40,7 @@ impl Host for Kernel {
 /// Return addresses of the calling thread's stack, the innermost first, as many as `frames` takes;
 /// returns how many. The thread is marked as busy, so that no signal handler comes here.
 #[inline(never)]
-pub(super) fn walk(frames: &mut [usize]) -> usize {
+pub(crate) fn walk(frames: &mut [usize]) -> usize {
     let here = Registers::here();
     let _guard = LOCK.lock(&HEAP.os);
     // SAFETY: the lock is held; the registers are this very function's.
