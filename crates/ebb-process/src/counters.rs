@@ -54,7 +54,7 @@ impl Counters {
         let mut bytes = [0; PAGE_BYTES];
         memory.read(&mut bytes, place.address).ok()?;
         let snapshot = Snapshot::from_bytes(&bytes).ok()?;
-        is_fresh(&snapshot, pid, now_ms(), age).then_some(snapshot)
+        is_fresh(&snapshot, pid, monotonic_ms(), age).then_some(snapshot)
     }
 
     /// Why [`Counters::read`] can read nothing of an ebbmalloc of another version.
@@ -120,7 +120,7 @@ pub fn are_closed(pid: i32) -> bool {
 /// Whether all returnable memory has had the time to be returned. The purger writes the counters while it has work, so
 /// that free memory in old ones shares its pages with live blocks.
 pub fn have_settled(snapshot: &Snapshot) -> bool {
-    is_settled(snapshot, now_ms())
+    is_settled(snapshot, monotonic_ms())
 }
 
 fn is_settled(snapshot: &Snapshot, now_ms: u64) -> bool {
@@ -135,7 +135,7 @@ fn is_fresh(snapshot: &Snapshot, pid: i32, now_ms: u64, age: Duration) -> bool {
 }
 
 /// The clock of [`Snapshot::published_ms`].
-fn now_ms() -> u64 {
+pub(crate) fn monotonic_ms() -> u64 {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .map(|now| Duration::from(now).as_millis() as u64)
         .unwrap_or(u64::MAX)

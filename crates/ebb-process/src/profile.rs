@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 
 use ebb_inspect::ebbmalloc::profile as inside;
 use ebb_inspect::{Target, Unreadable};
-use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, MOST_STACKS, OBJECT, Request, State};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, OBJECT, Request, State};
 
 use super::counters::Counters;
+use super::snapshot::{Process, Snapshot, Stacks};
 use super::symbols::{Line, Symbols};
 
 /// The profile ends so long after we are gone.
-const LEASE: Duration = Duration::from_secs(10);
+const LEASE_MS: u32 = 10_000;
+/// A profile may begin so long after it was asked for.
+const SLACK_S: f64 = 5.0;
 /// We ask so often.
 pub const EVERY: Duration = Duration::from_secs(2);
 
@@ -188,6 +191,51 @@ impl Profile {
         all
     }
 
+    /// For a snapshot: what is live, without files and lines.
+    pub fn live(&self) -> Stacks {
+        let mut functions = Vec::new();
+        let mut places = HashMap::new();
+        let mut place = |line: &Line| {
+            *places.entry(line.function.clone()).or_insert_with(|| {
+                functions.push(line.function.clone());
+                functions.len() - 1
+            })
+        };
+        let live = self.stacks.iter().filter(|stack| stack.live.bytes > 0.0);
+        let stacks = live.map(|stack| {
+            let lines = self.lines(stack).map(&mut place).collect();
+            (stack.live.bytes, stack.live.objects, lines)
+        });
+        let stacks = stacks.collect();
+        Stacks { interval: self.interval, functions, stacks }
+    }
+
+    /// What the processes of a snapshot had live; nothing where none sampled.
+    pub fn of_snapshot(snapshot: &Snapshot) -> Option<Self> {
+        let of = |process: &Process| Some(Self::of_live(&process.name, process.profile.as_ref()?));
+        snapshot.processes.iter().filter_map(of).reduce(Self::merge)
+    }
+
+    fn of_live(name: &str, live: &Stacks) -> Self {
+        let location = |function: &String| {
+            let line = Line { function: function.clone(), file: None, line: 0 };
+            Location { address: 0, module: None, lines: vec![line] }
+        };
+        let stack = |(bytes, objects, places): &(f64, f64, Vec<usize>)| Stack {
+            // A file may say anything.
+            locations: places.iter().copied().filter(|&at| at < live.functions.len()).collect(),
+            live: Sum { bytes: *bytes, objects: *objects },
+            ..Stack::default()
+        };
+        Self {
+            title: name.to_owned(),
+            interval: live.interval,
+            stacks: live.stacks.iter().map(stack).collect(),
+            locations: live.functions.iter().map(location).collect(),
+            ..Self::default()
+        }
+    }
+
     fn below_its_name(mut self) -> Self {
         if self.title.contains(", ") {
             return self;
@@ -221,7 +269,8 @@ pub enum NoProfile {
     Unreadable(#[from] Unreadable),
 }
 
-/// A process that is being profiled for us.
+/// A process that is being profiled for us. Tools that ask at the same time share one profile, which the first began and
+/// the last ends.
 #[derive(Debug)]
 pub struct Session {
     target: Arc<Target>,
@@ -229,34 +278,55 @@ pub struct Session {
     request: Request,
     asked: u64,
     began: Instant,
+    /// The profile had begun for another tool.
+    has_joined: bool,
 }
 
 impl Session {
     /// Asks process `pid` for a profile that takes a sample in `2^lg_sample` bytes on average. One that has begun for
-    /// somebody else goes on as it is.
+    /// another tool goes on as it is.
     pub fn begin(pid: i32, counters: &Counters, lg_sample: u8) -> Result<Self, NoProfile> {
         let target = Arc::new(Target::open(pid)?);
         let Some(switch) = counters.switch(pid) else {
             let is_ours = counters.version(pid).is_some() || counters.layout(pid).is_some();
             return Err(if is_ours { NoProfile::OtherVersion } else { NoProfile::OtherAllocator });
         };
-        let last = Request::from_word(inside::state(target.memory(), switch)?.asked);
-        let lease_ms = u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX);
-        // A process that did nothing since has not seen that the last one has ended.
-        let is_anew = last.lease_ms == 0;
-        let request = Request { number: last.number, lg_sample, is_anew, lease_ms };
-        let mut session = Self { target, switch, request, asked: 0, began: Instant::now() };
-        session.renew()?;
+        let state = inside::state(target.memory(), switch)?;
+        let last = Request::from_word(state.asked);
+        let has_lapsed = state.answered == state.asked && state.state & ACTIVE == 0;
+        let has_joined = last.lease_ms != 0 && !has_lapsed;
+        let request = Request {
+            number: 0,
+            lg_sample,
+            // A process that did nothing since has not seen that the last one has ended.
+            is_anew: !has_joined,
+            users: if has_joined { last.users.saturating_add(1) } else { 1 },
+            lease_ms: LEASE_MS,
+        };
+        let began = Instant::now();
+        let mut session = Self { target, switch, request, asked: 0, began, has_joined };
+        session.ask(state)?;
         Ok(session)
     }
 
     /// Asks again, so that it goes on.
     pub fn renew(&mut self) -> Result<(), NoProfile> {
-        self.request.number = self.request.number.wrapping_add(1);
-        let memory = self.target.memory();
-        let state = inside::state(memory, self.switch)?;
-        self.request.is_anew &= self.asked == 0 || state.answered != self.asked;
-        let pid = self.target.pid();
+        let state = inside::state(self.target.memory(), self.switch)?;
+        if state.asked != self.asked {
+            // Another tool came or went.
+            self.request.users = Request::from_word(state.asked).users.max(1);
+            self.request.is_anew = false;
+        }
+        self.request.is_anew &= state.answered != self.asked;
+        self.ask(state)
+    }
+
+    fn ask(&mut self, state: State) -> Result<(), NoProfile> {
+        if state.state & BY_SETTINGS != 0 {
+            return Ok(());
+        }
+        self.request.number = Request::from_word(state.asked).number.wrapping_add(1);
+        let (pid, memory) = (self.target.pid(), self.target.memory());
         self.asked = inside::ask(pid, memory, self.switch, self.request)?;
         Ok(())
     }
@@ -277,32 +347,64 @@ impl Session {
         let state = inside::state(memory, self.switch)?;
         let read = inside::read(memory, state.table)?;
         let name = self.target.process().stat().map_err(ebb_inspect::target::reason)?.comm;
+        let asked_s = self.began.elapsed().as_secs_f64();
+        let runs_s = super::counters::monotonic_ms().saturating_sub(state.began_ms) as f64 / 1000.0;
+        let note = match self.has_joined {
+            // The process was idle, or another tool that wrote at the same moment has ended the first.
+            _ if runs_s + SLACK_S < asked_s => {
+                Some(format!("the profile is of the last {runs_s:.0} s only"))
+            }
+            true => {
+                Some(format!("another tool began this profile, {:.0} s earlier", runs_s - asked_s))
+            }
+            false => None,
+        };
         Ok(Look {
             title: format!("{name} ({})", self.target.pid()),
-            seconds: self.began.elapsed().as_secs_f64(),
+            seconds: if note.is_some() { runs_s } else { asked_s },
+            note,
             state,
             read,
             symbols: Symbols::of(&self.target)?,
         })
     }
 
-    /// Ends it now, unless another one goes on asking.
+    /// Ends it now, unless another tool goes on asking. Where one was killed, it ends with its lease.
     pub fn end(mut self) {
-        let state = inside::state(self.target.memory(), self.switch);
-        if state.is_ok_and(|state| state.asked != self.asked) {
-            return;
-        }
-        self.request.lease_ms = 0;
-        self.request.is_anew = false;
+        let Ok(state) = inside::state(self.target.memory(), self.switch) else { return };
+        let users = Request::from_word(state.asked).users.saturating_sub(1);
+        let lease_ms = if users == 0 { 0 } else { LEASE_MS };
+        self.request = Request { users, lease_ms, is_anew: false, ..self.request };
         // A process that ended has no profile either.
-        let _ = self.renew();
+        let _ = self.ask(state);
     }
+}
+
+/// The profile of process `pid`, where it samples anyway: nothing is written to it.
+pub fn running(pid: i32, counters: &Counters) -> Result<Option<Profile>, NoProfile> {
+    let Some(switch) = counters.switch(pid) else { return Ok(None) };
+    let target = Arc::new(Target::open(pid)?);
+    let state = inside::state(target.memory(), switch)?;
+    if state.state & ACTIVE == 0 {
+        return Ok(None);
+    }
+    let (began, request) = (Instant::now(), Request::from_word(state.asked));
+    let session = Session { target, switch, request, asked: 0, began, has_joined: false };
+    Ok(Some(session.look()?.named(&[])))
+}
+
+/// Those of several processes together; nothing where none samples.
+pub fn running_in(pids: &[i32]) -> Option<Profile> {
+    let counters = Counters::default();
+    let all = pids.iter().filter_map(|&pid| running(pid, &counters).ok().flatten());
+    all.reduce(Profile::merge)
 }
 
 /// A profile without names: cheap to take.
 pub struct Look {
     title: String,
     seconds: f64,
+    note: Option<String>,
     state: State,
     read: inside::Stacks,
     symbols: Symbols,
@@ -311,7 +413,7 @@ pub struct Look {
 impl Look {
     /// With names, also when the process has ended meanwhile; and by how much it has grown since one of `earlier`.
     pub fn named(self, earlier: &[Look]) -> Profile {
-        let Self { title, seconds, state, read, mut symbols } = self;
+        let Self { title, seconds, note, state, read, mut symbols } = self;
         let by_settings = state.state & BY_SETTINGS != 0;
         let mut profile = Profile {
             title,
@@ -319,6 +421,7 @@ impl Look {
             interval: 1 << state.lg_sample().min(48),
             ..Profile::default()
         };
+        profile.notes.extend(note.filter(|_| !by_settings));
         if by_settings && state.state & ACTIVE == 0 {
             profile.notes.push("prof_active is off in the process: nothing is sampled".to_owned());
         }
@@ -327,9 +430,8 @@ impl Look {
                 format!("{} of 4096 parts of the table changed too fast to be read", read.torn);
             profile.notes.push(note);
         }
-        if !by_settings && read.stacks.len() >= MOST_STACKS {
-            let note =
-                format!("the table of {MOST_STACKS} stacks is full: further stacks are missing");
+        if read.refused > 0 {
+            let note = format!("the table is full: {} samples are missing", read.refused);
             profile.notes.push(note);
         }
         let half = earlier.iter().find(|it| it.title == profile.title);

@@ -124,8 +124,22 @@ pub struct Process {
     /// What CPython says of its objects, where it was read.
     #[serde(default)]
     pub python: Option<Python>,
+    /// What is live by stack, where the process samples its allocations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Stacks>,
     /// The work that it has done since it started.
     pub work: Work,
+}
+
+/// Live blocks by the functions that allocated them, estimated from samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// Mean bytes between samples.
+    pub interval: u64,
+    /// Names of functions.
+    pub functions: Vec<String>,
+    /// Bytes, blocks, and places in `functions`, the innermost first.
+    pub stacks: Vec<(f64, f64, Vec<usize>)>,
 }
 
 /// The kernel's own sums.

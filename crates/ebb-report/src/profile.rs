@@ -12,7 +12,7 @@ mod tests;
 mod text;
 mod tree;
 
-pub use changes::{Change, changes, render_changes};
+pub use changes::{Change, WithStacks, changes, render_changes};
 pub use formats::{folded, json, speedscope};
 pub use page::page;
 pub use shown::Shown;

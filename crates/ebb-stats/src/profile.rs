@@ -6,7 +6,7 @@
 //! which request it follows.
 //!
 //! What is sampled is in a table. A table's first word is the address of [`BUCKETS`] words, or 0 before the first
-//! sample. Each leads to a chain of stacks. What always holds, in words of 8 bytes:
+//! sample; its second counts samples that found no room. Each bucket leads to a chain of stacks. What always holds, in words of 8 bytes:
 //!
 //! - A stack is `next, hash, depth, tallies`, and `depth` return addresses, the innermost first, whose [`hash`] is `hash`.
 //! - A tally is what one thread allocated from a stack: `next, stack, thread, samples, objects, bytes, all objects, all
@@ -15,7 +15,10 @@
 //!
 //! The table changes while it is read: a stack whose hash is wrong, or a tally that names another stack, is no longer one.
 
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// The first eight bytes of a switch.
 pub const MAGIC: [u8; 8] = *b"ebbprof\0";
@@ -29,9 +32,10 @@ pub const STACK_WORDS: usize = 4;
 pub const TALLY_WORDS: usize = 8;
 /// Return addresses of a stack at most.
 pub const DEPTH: usize = 128;
-/// Stacks of a profile that a tool asked for: 16 MiB where all of them are as deep as can be, 5 MiB where they are usual.
-/// More are not sampled.
-pub const MOST_STACKS: usize = 1 << 14;
+/// Memory of a profile that a tool asked for: 16384 stacks that are as deep as can be, and as much for samples.
+pub const MOST_BYTES: usize = 64 << 20;
+/// Memory of a profile that `profile:on` keeps, without the buckets: 16,000 stacks of the usual depth, and samples of 32 GiB.
+pub const MOST_BYTES_KEPT: usize = (8 << 20) - BUCKETS * 8;
 /// One object.
 pub const OBJECT: u64 = 256;
 
@@ -66,21 +70,31 @@ pub const BYTES: usize = size_of::<Switch>();
 /// Offset of [`Switch::asked`], which [`Switch::attention`] follows.
 pub const ASKED: usize = core::mem::offset_of!(Switch, asked);
 
-impl Switch {
-    /// Off. The table is at `table`; slow operations look when `attention` bytes were freed.
-    pub const fn new(table: *const (), attention: usize) -> Self {
-        Self {
-            magic: MAGIC,
-            version: VERSION,
-            table: AtomicPtr::new(table.cast_mut()),
-            asked: AtomicU64::new(0),
-            attention: AtomicUsize::new(attention),
-            answered: AtomicU64::new(0),
-            began_ms: AtomicU64::new(0),
-            state: AtomicU64::new(0),
+macro_rules! new {
+    ($($constant:tt)?) => {
+        impl Switch {
+            /// Off. The table is at `table`; slow operations look when `attention` bytes were freed.
+            pub $($constant)? fn new(table: *const (), attention: usize) -> Self {
+                Self {
+                    magic: MAGIC,
+                    version: VERSION,
+                    table: AtomicPtr::new(table.cast_mut()),
+                    asked: AtomicU64::new(0),
+                    attention: AtomicUsize::new(attention),
+                    answered: AtomicU64::new(0),
+                    began_ms: AtomicU64::new(0),
+                    state: AtomicU64::new(0),
+                }
+            }
         }
-    }
+    };
+}
+#[cfg(not(loom))]
+new!(const);
+#[cfg(loom)]
+new!();
 
+impl Switch {
     /// Whether a tool has called; the next call is seen again. `attention` is what [`Switch::new`] got.
     #[inline]
     pub fn take_call(&self, attention: usize) -> bool {
@@ -144,11 +158,13 @@ pub fn find(memory: &[u8]) -> Option<usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Tells it from the one before.
-    pub number: u32,
+    pub number: u16,
     /// The logarithm of the mean interval between samples, below 128.
     pub lg_sample: u8,
     /// What was sampled before is forgotten.
     pub is_anew: bool,
+    /// Tools that have asked and not said that they are done.
+    pub users: u8,
     /// The profile ends after so many milliseconds without another request; at once for 0.
     pub lease_ms: u32,
 }
@@ -157,18 +173,22 @@ pub struct Request {
 const ANEW: u8 = 0x80;
 
 impl Request {
-    /// The word: 24 bits of the number are kept.
+    /// The word: 16 bits of the number are kept.
     pub const fn word(self) -> u64 {
         let anew = if self.is_anew { ANEW } else { 0 };
         let lg = (self.lg_sample & !ANEW) | anew;
-        (self.number as u64) << 40 | (lg as u64) << 32 | self.lease_ms as u64
+        (self.number as u64) << 48
+            | (self.users as u64) << 40
+            | (lg as u64) << 32
+            | self.lease_ms as u64
     }
 
     /// Reads one.
     pub const fn from_word(word: u64) -> Self {
         let bytes = word.to_le_bytes();
         Self {
-            number: u32::from_le_bytes([bytes[5], bytes[6], bytes[7], 0]),
+            number: u16::from_le_bytes([bytes[6], bytes[7]]),
+            users: bytes[5],
             lg_sample: bytes[4] & !ANEW,
             is_anew: bytes[4] & ANEW != 0,
             lease_ms: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),

@@ -31,6 +31,7 @@ pub mod control;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
+pub mod profile;
 
 /// The allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]

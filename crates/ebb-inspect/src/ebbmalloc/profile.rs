@@ -36,6 +36,8 @@ pub struct Stack {
 pub struct Stacks {
     /// Each stack once.
     pub stacks: Vec<Stack>,
+    /// Samples that found no room in the table.
+    pub refused: u64,
     /// Chains that changed each time that they were read, so that stacks may be missing.
     pub torn: usize,
 }
@@ -82,6 +84,7 @@ pub fn read(memory: &dyn Memory, table: u64) -> Result<Stacks, Unreadable> {
         if buckets == 0 {
             return Ok(found);
         }
+        found.refused = unless_torn(reader.word(table.saturating_add(8)))?.unwrap_or(0);
         let mut torn = Vec::new();
         for &index in &chains {
             let chain = chain(&mut reader, buckets.saturating_add(index * 8));
@@ -180,7 +183,7 @@ mod tests {
                 memory.write_word(at, *word);
             }
         };
-        put(TABLE, &[BUCKET]);
+        put(TABLE, &[BUCKET, 5]);
         put(BUCKET, &[0; BUCKETS]);
         put(BUCKET + 80, &[STACK]);
         put(STACK, &[0, hash([7, 8]), 2, TALLY, 7, 8]);
@@ -192,7 +195,7 @@ mod tests {
     #[test]
     fn the_tallies_of_a_stack_are_one_sum() {
         let stack = Stack { frames: vec![7, 8], samples: 3, live: (768, 300), all: (1280, 500) };
-        let stacks = Stacks { stacks: vec![stack], torn: 0 };
+        let stacks = Stacks { stacks: vec![stack], refused: 5, torn: 0 };
         assert_eq!(read(&table(), TABLE), Ok(stacks));
         let mut memory = table();
         memory.write_word(TABLE, 0);
@@ -213,7 +216,11 @@ mod tests {
         ] {
             let mut memory = table();
             memory.write_word(at, word);
-            assert_eq!(read(&memory, TABLE), Ok(Stacks { stacks: vec![], torn: 1 }), "{at:#x}");
+            assert_eq!(
+                read(&memory, TABLE),
+                Ok(Stacks { refused: 5, torn: 1, ..Stacks::default() }),
+                "{at:#x}"
+            );
         }
     }
 }

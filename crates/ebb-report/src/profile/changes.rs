@@ -6,7 +6,7 @@ use std::fmt::Write;
 use ebb_process::profile::Profile;
 
 use super::functions::own;
-use super::shown::{DEPTH, ROWS, cut, mb};
+use super::shown::{DEPTH, cut, mb};
 use crate::figures::signed;
 use ebb_trial::results::Unit;
 
@@ -24,6 +24,17 @@ pub struct Change {
     pub before_bytes: f64,
     /// Functions, the innermost first.
     pub frames: Vec<String>,
+}
+
+/// An answer, and the stacks that changed meanwhile.
+#[derive(Debug, serde::Serialize)]
+pub struct WithStacks<'a, T> {
+    /// The answer.
+    #[serde(flatten)]
+    pub all: &'a T,
+    /// Nothing where the processes do not sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<Vec<Change>>,
 }
 
 /// Stacks whose live bytes differ by more than noise does, the largest growth first. Stacks are the same by their
@@ -52,16 +63,16 @@ pub fn changes(before: &Profile, after: &Profile) -> Vec<Change> {
     changes
 }
 
-/// What grew, and what shrank.
-pub fn render_changes(before: &Profile, after: &Profile, columns: usize) -> String {
+/// What grew, and what shrank: the first `most`.
+pub fn render_changes(before: &Profile, after: &Profile, most: usize, columns: usize) -> String {
     let changes = changes(before, after);
     let [from, to] = [before, after].map(|it| it.total().1.bytes);
-    let mut out =
-        format!("{} and {} MB live, {} MB\n", mb(from), mb(to), signed(to - from, Unit::Bytes));
+    let grew = signed(to - from, Unit::Bytes);
+    let mut out = format!("{} and {} MB live by samples, {grew} MB\n", mb(from), mb(to));
     if changes.is_empty() {
         out += "no stack grew or shrank by more than three times its sampling error\n";
     }
-    for change in changes.iter().take(ROWS) {
+    for change in changes.iter().take(most) {
         let _ = writeln!(
             out,
             "\n{} MB ±{} (from {})",
@@ -73,8 +84,8 @@ pub fn render_changes(before: &Profile, after: &Profile, columns: usize) -> Stri
             let _ = writeln!(out, "  {}", cut(name, columns.saturating_sub(2)));
         }
     }
-    if changes.len() > ROWS {
-        let _ = writeln!(out, "\nand {} smaller changes", changes.len() - ROWS);
+    if changes.len() > most {
+        let _ = writeln!(out, "\nand {} smaller changes", changes.len() - most);
     }
     out
 }

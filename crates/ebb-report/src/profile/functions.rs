@@ -9,7 +9,7 @@ use ebb_process::symbols::Line;
 use super::shown::{Shown, in_words, rank};
 
 /// Functions that allocate for their callers, whose own code says nothing.
-const HELPERS: [&str; 30] = [
+const HELPERS: [&str; 25] = [
     "malloc",
     "calloc",
     "realloc",
@@ -30,19 +30,15 @@ const HELPERS: [&str; 30] = [
     "__rg_",
     "alloc::",
     "<alloc::",
-    "std::alloc::",
-    "std::allocator",
+    "std::",
     "__gnu_cxx::new_allocator",
-    "std::__new_allocator",
-    "std::_Vector_base",
-    "std::vector<",
-    "std::__cxx11::basic_string",
     "hashbrown::",
     "<hashbrown::",
     "core::",
 ];
 
 fn is_helper(function: &str) -> bool {
+    let function = without_result(function);
     // A method of another type by a trait of the library.
     let is_of_library = |name| function.starts_with('<') && function.contains(name);
     // The allocator itself, where it is linked in.
@@ -61,6 +57,21 @@ fn is_helper(function: &str) -> bool {
             !is_whole || !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
         })
     })
+}
+
+/// A name without the type of the result, which templates of C++ have in front.
+fn without_result(function: &str) -> &str {
+    let (mut depth, mut start) = (0_u32, 0);
+    for (at, letter) in function.char_indices() {
+        match letter {
+            '(' if depth == 0 && at > start => break,
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 && !function[start..at].ends_with("operator") => start = at + 1,
+            _ => {}
+        }
+    }
+    &function[start..]
 }
 
 /// Whether a function only starts a program or a thread, so that everything is below it.
@@ -142,12 +153,22 @@ mod tests {
 
     #[test]
     fn helpers_are_whole_names_or_paths() {
-        for name in
-            ["malloc", "operator new(unsigned long)", "alloc::vec::Vec::push", "hashbrown::raw::x"]
-        {
+        for name in [
+            "malloc",
+            "operator new(unsigned long)",
+            "alloc::vec::Vec::push",
+            "hashbrown::raw::x",
+            "std::__detail::_MakeUniq<Session>::__single_object std::make_unique<Session, >(&&)",
+        ] {
             assert!(is_helper(name), "{name}");
         }
-        for name in ["malloc_pool", "allocate", "corelib", "my::alloc::x"] {
+        for name in [
+            "malloc_pool",
+            "allocate",
+            "corelib",
+            "my::alloc::x",
+            "std::vector<int> cart<int>(int)",
+        ] {
             assert!(!is_helper(name), "{name}");
         }
     }

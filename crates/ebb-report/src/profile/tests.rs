@@ -90,6 +90,6 @@ fn only_what_is_more_than_noise_has_changed() {
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].bytes, found[0].frames[0].as_str()), (4e7, "leak"));
     assert_eq!(changes(&before, &example(5.5e7)).len(), 0);
-    assert!(render_changes(&before, &before, 80).contains("no stack grew"));
-    assert!(render_changes(&before, &after, 80).contains("+40.0 MB ±"));
+    assert!(render_changes(&before, &before, 5, 80).contains("no stack grew"));
+    assert!(render_changes(&before, &after, 5, 80).contains("+40.0 MB ±"));
 }

@@ -12,9 +12,14 @@ use crate::exit::{Exit, Failure};
 use crate::{paint, terminal};
 use ebb_diagnosis::facts::periods::{Autoscaled, Comparison};
 use ebb_diagnosis::{autoscale as simulation, difference, life, periods};
+use ebb_process::profile::Profile;
 use ebb_process::record::Record;
 use ebb_process::recording;
+use ebb_report::profile::{WithStacks, changes, render_changes};
 use when::Span;
+
+/// Stacks that are shown.
+const MOST_STACKS: usize = 15;
 
 const EXAMPLES: &str = "Examples:
   ebb diff before.json after.json                                 two files of ebb snap
@@ -83,10 +88,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
 fn between_profiles(args: &Args, after: &Path) -> Result<Exit, Failure> {
     let (before, after) = (profile::open(&args.before)?, profile::open(after)?);
     if args.json {
-        terminal::print_json(&ebb_report::profile::changes(&before, &after), true)?;
+        terminal::print_json(&changes(&before, &after), true)?;
     } else {
         let columns = terminal::columns();
-        terminal::print(&ebb_report::profile::render_changes(&before, &after, columns))?;
+        terminal::print(&render_changes(&before, &after, MOST_STACKS, columns))?;
     }
     Ok(Exit::Ok)
 }
@@ -95,12 +100,22 @@ fn between_files(args: &Args, after: &Path) -> Result<Exit, Failure> {
     if profile::is_profile(&args.before) {
         return between_profiles(args, after);
     }
-    let difference = difference::of(&snap::read(&args.before)?, &snap::read(after)?);
+    let (before, after) = (snap::read(&args.before)?, snap::read(after)?);
+    let difference = difference::of(&before, &after);
+    let profiles = Profile::of_snapshot(&before).zip(Profile::of_snapshot(&after));
     if args.json {
-        terminal::print_json(&difference, true)?;
+        let stacks = profiles.map(|(before, after)| changes(&before, &after));
+        terminal::print_json(&WithStacks { all: &difference, stacks }, true)?;
     } else {
-        let text = ebb_report::growth::render_difference(&difference);
-        terminal::print(&if terminal::has_colours() { paint::difference(&text) } else { text })?;
+        let mut text = ebb_report::growth::render_difference(&difference);
+        if terminal::has_colours() {
+            text = paint::difference(&text);
+        }
+        if let Some((before, after)) = profiles {
+            let columns = terminal::columns();
+            text += &format!("\n{}", render_changes(&before, &after, MOST_STACKS, columns));
+        }
+        terminal::print(&text)?;
     }
     Ok(Exit::Ok)
 }

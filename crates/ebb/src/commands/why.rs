@@ -12,13 +12,18 @@ use crate::look::Observer;
 use crate::{paint, terminal};
 use ebb_diagnosis::facts::diagnosis::{Diagnosis, VerdictKind};
 use ebb_process::look::Depth;
+use ebb_process::profile;
 use ebb_process::target::{self, Resolved};
 use ebb_report::diagnosis::Form;
+use ebb_report::profile::{WithStacks, changes, render_changes};
 
 mod subject;
 mod watch;
 
 use subject::Subject;
+
+/// Stacks that are shown.
+const MOST_STACKS: usize = 3;
 
 const EXAMPLES: &str = "Examples:
   ebb why 4711                    a process and its descendants, in ten lines
@@ -129,17 +134,28 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<Exit, F
     let events = |path: &PathBuf| events::read(path, start);
     // Wrong before the watch is better than wrong after it.
     args.events.as_ref().map(events).transpose()?;
+    let pids = target::processes(&resolved, !args.no_children && resolved.cgroup.is_none());
+    let before = profile::running_in(&pids);
     let (mut growth, seen) =
         watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
+    // The stacks, where the process samples anyway.
+    let profiles = before.and_then(|before| Some((before, profile::running_in(&pids)?)));
     let mut events = args.events.as_ref().map(events).transpose()?.unwrap_or_default();
     events.extend(seen);
     ebb_diagnosis::growth::steps::explain(&mut growth, &events);
     if args.json {
-        terminal::print_json(&growth, true)?;
+        let stacks = profiles.map(|(before, after)| changes(&before, &after));
+        terminal::print_json(&WithStacks { all: &growth, stacks }, true)?;
     } else {
-        let text = ebb_report::growth::render(&growth, args.form());
-        let has_colours = terminal::has_colours();
-        terminal::print(&if has_colours { paint::growth(&text, &growth) } else { text })?;
+        let mut text = ebb_report::growth::render(&growth, args.form());
+        if terminal::has_colours() {
+            text = paint::growth(&text, &growth);
+        }
+        if let Some((before, after)) = profiles {
+            let columns = terminal::columns();
+            text += &format!("\n{}", render_changes(&before, &after, MOST_STACKS, columns));
+        }
+        terminal::print(&text)?;
     }
     Ok(code(growth.verdict.kind, &growth.last))
 }

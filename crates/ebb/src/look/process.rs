@@ -16,7 +16,9 @@ use ebb_process::inside::{Inside, inside};
 use ebb_process::look::Depth;
 use ebb_process::mappings::{self, Hints};
 use ebb_process::snapshot::{Heap, Kind, Missing, Objects, Pool, Process, Runtime, Status, Work};
-use ebb_process::{Counters, NotRead, Unreadable, charge, environ, heap, pool, python, runtime};
+use ebb_process::{
+    Counters, NotRead, Unreadable, charge, environ, heap, pool, profile, python, runtime,
+};
 
 /// What is remembered from one reading to the next: where counters lie, and which files were searched.
 #[derive(Debug, Default)]
@@ -43,6 +45,9 @@ pub(super) fn read(pid: i32, depth: Depth, known: &Known) -> Option<(Process, Ve
     if reading.maps.is_some() {
         if reading.allocator()? && depth != Depth::Kernel {
             reading.heap();
+        }
+        if depth == Depth::Objects {
+            reading.profile();
         }
         reading.allocator_inside();
         let arenas = reading.cpython();
@@ -154,6 +159,16 @@ impl Reading<'_> {
         match heap::read(self.process.pid, name, file, &self.known.counters) {
             Ok(heap) => self.process.heap = Some(heap),
             Err(error) => self.lacks("heap", error),
+        }
+    }
+
+    /// The stacks of what is live, where the process samples.
+    fn profile(&mut self) {
+        match profile::running(self.process.pid, &self.known.counters) {
+            Ok(profile) => self.process.profile = profile.map(|profile| profile.live()),
+            Err(error) => {
+                self.lacks("heap profile", NotRead { why: error.to_string(), remedy: None })
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use harness::{Finished, Subject, assert_refused, ebb, output};
 use serde_json::Value;
 use tempfile::TempDir;
-use test_needs::needs;
+use test_needs::{needs, skip};
 
 /// Blocks of known sizes from functions of known names, at each line that is read; those from before are no part.
 const KNOWN: &str = r#"
@@ -189,7 +189,7 @@ fn a_planted_leak_is_the_first_stack_in_c_rust_and_python() {
         profile(&leak.pid(), &["--for", "1s", "--tree", "-o", page.to_str().expect("a path")]);
     done.expect(0, &["planted leak.c:", "main leak.c:"], &[]);
     let diff = Finished::by(ebb().arg("diff").args(&files));
-    diff.expect(0, &["MB live"], &[]);
+    diff.expect(0, &["MB live by samples"], &[]);
 
     let source = folder.path().join("rust.rs");
     std::fs::write(&source, RUST).expect("the source");
@@ -264,6 +264,68 @@ fn what_has_no_profile_is_one_line() {
     assert_refused(&done, 64, &["not a pprof file"]);
     let done = output(ebb().args(["profile", "1", "--interval", "1000"]));
     assert_eq!(done.status.code(), Some(64));
+}
+
+/// Two tools share a profile: neither resets the other's, and the last to leave ends it.
+#[test]
+fn two_profiles_at_once_are_one() {
+    let folder = harness::folder();
+    let leak = started(&mut Command::new(c_program(&folder, "shared", LEAK, &[])));
+    let first = begun(&leak.pid(), &["--for", "5s"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let second = begun(&leak.pid(), &["--for", "6s"]);
+    let [first, second] = [first, second].map(|it| it.wait_with_output().expect("ebb"));
+    let [first, second] =
+        [first, second].map(|it| serde_json::from_slice::<Value>(&it.stdout).expect("JSON"));
+    let note = second["notes"].to_string();
+    assert!(note.contains("another tool began this profile, 2 s earlier"), "{note}");
+    assert!(second["seconds"].as_f64().is_some_and(|it| it > 7.0), "{second}");
+    let [one, two] = [&first, &second].map(|it| sums(it, "planted")[0]);
+    assert!(two > one && one > 0.0, "{one} {two}");
+    let third = begun(&leak.pid(), &["--for", "2s"]).wait_with_output().expect("ebb");
+    let third: Value = serde_json::from_slice(&third.stdout).expect("JSON");
+    assert!(sums(&third, "planted")[0] < one && third["notes"] == serde_json::json!([]), "{third}");
+}
+
+#[test]
+fn a_profile_that_is_kept_is_in_snapshots_and_in_a_watch() {
+    let folder = harness::folder();
+    let mut command = Command::new(c_program(&folder, "kept", LEAK, &[]));
+    command.env_remove("MALLOC_CONF").env("EBB_CONF", "profile:on");
+    let leak = Subject::start(command.env("LD_PRELOAD", harness::ebbmalloc()));
+    let files = ["a.json", "b.json"].map(|name| folder.path().join(name));
+    for file in &files {
+        Finished::by(ebb().args(["snap", &leak.pid(), "-o"]).arg(file)).expect(0, &[], &[]);
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    Finished::by(ebb().arg("diff").args(&files)).expect(0, &["  planted\n  main\n"], &[]);
+    let watched = Finished::by(ebb().args(["why", "--watch", "4s", &leak.pid()]));
+    assert!(watched.stdout.contains("  planted\n  main\n"), "{}", watched.all());
+}
+
+#[test]
+fn bpftrace_sees_sampled_blocks_at_the_probes() {
+    needs!("bpftrace");
+    if !nix::unistd::Uid::effective().is_root() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        skip!("no right to trace");
+    }
+    let folder = harness::folder();
+    let leak = started(&mut Command::new(c_program(&folder, "traced", LEAK, &[])));
+    let library = harness::ebbmalloc();
+    let probe = |name| format!("usdt:{}:otel_memory:{name}", library.display());
+    let text = format!(
+        "{} {{ @n = count(); @weighted = sum(arg2); }} {} {{ @freed = count(); }} interval:s:4 {{ exit(); }}",
+        probe("alloc"),
+        probe("free")
+    );
+    let done = Finished::by(Command::new("bpftrace").args(["-p", &leak.pid(), "-e", &text]));
+    let figure = |name: &str| -> f64 {
+        let line = done.stdout.lines().find_map(|it| it.strip_prefix(name));
+        line.and_then(|it| it.trim().parse().ok()).unwrap_or_else(|| panic!("{}", done.all()))
+    };
+    // 10 MB a second stay, and some hundred come and go.
+    assert!(figure("@freed:") > 0.0 && figure("@weighted:") > 30e6, "{}", done.all());
+    assert!(figure("@weighted:") > figure("@n:") * 500e3, "{}", done.all());
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Flavour, Outcome, Run, Scratch, program, program_with, require};
+use crate::harness::{
+    Flavour, Outcome, Run, Scratch, archive, library, program, program_with, require,
+};
 use test_needs::needs;
 
 /// A mean interval small enough for thousands of samples: an estimate of 20 MB from 4096 bytes a sample
@@ -129,6 +131,45 @@ fn functions_without_frame_pointers_and_in_musl_have_them_too() {
 #[test]
 fn a_profile_from_outside_begins_when_it_is_asked_for_and_ends_with_its_lease() {
     Run::preloaded(program("profiled", Flavour::Plain)).args(["leased"]).run().passed();
+}
+
+/// The probes in a file's notes, as readelf shows them.
+fn probes(file: &Path) -> String {
+    let told = Command::new(require("readelf", "binutils")).arg("-nW").arg(file).output();
+    String::from_utf8_lossy(&told.expect("readelf can be run").stdout).into_owned()
+}
+
+#[test]
+fn a_tracer_at_the_probes_begins_a_profile() {
+    let arguments = match cfg!(target_arch = "x86_64") {
+        true => ["8@%rdi 8@%rsi 8@%rdx", "8@%rdi"],
+        false => ["8@x0 8@x1 8@x2", "8@x0"],
+    };
+    for file in [library(), archive()] {
+        let text = probes(file);
+        for (name, arguments) in ["alloc", "free"].into_iter().zip(arguments) {
+            let probe = text.split("Provider: otel_memory").find(|it| {
+                it.contains(&format!("Name: {name}\n"))
+                    && it.contains(&format!("Arguments: {arguments}\n"))
+            });
+            assert!(probe.is_some(), "{name} in {}: {text}", file.display());
+        }
+    }
+    let text = probes(library());
+    let semaphores: Vec<&str> = text
+        .split("Semaphore: ")
+        .skip(1)
+        .filter_map(|it| it.split_whitespace().next()?.strip_prefix("0x"))
+        .collect();
+    assert!(semaphores.len() == 2 && semaphores[0] == semaphores[1], "{text}");
+    let program = program("profiled", Flavour::Plain);
+    Run::preloaded(program).args(["traced", semaphores[0]]).run().passed();
+}
+
+#[test]
+fn a_profile_that_is_kept_is_published_from_the_start() {
+    let program = program("profiled", Flavour::Plain);
+    Run::preloaded(program).args(["kept_on"]).env("EBB_CONF", "profile:on").run().passed();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 /* Programs whose heap profile is read, and the profile's part of the control tree. */
 #include "control.h"
+#include <fcntl.h>
 #include <stdatomic.h>
 
 /* Known numbers of bytes in functions of known names. */
@@ -89,6 +90,44 @@ static void leased(void) {
     ask(at, 9, 0);
     keep(large_block, 2);
     CHECK(at[ANSWERED] == at[ASKED] && (at[STATE] & ACTIVE) == 0);
+}
+
+/* A tracer counts itself at the probes from outside, at an address in the file: the argument. The profile begins with it, and
+ * ends when it is gone. */
+static void traced(void) {
+    FILE *maps = MUST(fopen("/proc/self/maps", "r"));
+    char line[4200];
+    uintptr_t base = 0;
+    while (!base && fgets(line, sizeof line, maps))
+        if (strstr(line, "libebbmalloc")) base = strtoull(line, NULL, 16);
+    fclose(maps);
+    volatile uint64_t *at = find_switch();
+    CHECK(base && at && (at[STATE] & ACTIVE) == 0);
+    int memory = open("/proc/self/mem", O_RDWR);
+    off_t place = (off_t)(base + strtoull(arguments[1], NULL, 16));
+    uint16_t tracers = 1;
+    CHECK(pwrite(memory, &tracers, sizeof tracers, place) == sizeof tracers);
+    keep(large_block, 100);
+    CHECK(at[STATE] & ACTIVE);
+    usleep(1500000);
+    keep(large_block, 100);
+    CHECK(at[STATE] & ACTIVE);
+    tracers = 0;
+    CHECK(pwrite(memory, &tracers, sizeof tracers, place) == sizeof tracers);
+    keep(large_block, 100);
+    CHECK((at[STATE] & ACTIVE) == 0);
+    close(memory);
+}
+
+/* With profile:on a request from outside changes nothing. */
+static void kept_on(void) {
+    volatile uint64_t *at = find_switch();
+    uint64_t state = at[STATE];
+    CHECK(state & ACTIVE && (state & 0xff) == 19);
+    keep(large_block, 100);
+    ask(at, 2, 1000);
+    keep(large_block, 100);
+    CHECK(at[ANSWERED] == at[ASKED] && at[STATE] == state);
 }
 
 /* One block at a time, allocated and freed, 200 MB in all. */
@@ -209,4 +248,4 @@ static void control_tree(void) {
     free(before);
 }
 
-CASES(CASE(live), CASE(leased), CASE(pingpong), CASE(kinds), CASE(threads), CASE(control_tree))
+CASES(CASE(live), CASE(leased), CASE(traced), CASE(kept_on), CASE(pingpong), CASE(kinds), CASE(threads), CASE(control_tree))

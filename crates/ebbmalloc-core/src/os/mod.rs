@@ -248,6 +248,12 @@ pub unsafe trait Os: Sync {
     /// Writes `text` to standard error, best effort.
     fn write_stderr(&self, text: &[u8]);
 
+    /// Tells tracers that a block was sampled, and the bytes that it stands for.
+    fn tell_sampled(&self, _block: usize, _bytes: usize, _weighted_bytes: u64) {}
+
+    /// Tells tracers that such a block is freed.
+    fn tell_freed(&self, _block: usize) {}
+
     /// Ends the process with SIGABRT.
     fn abort(&self) -> !;
 }

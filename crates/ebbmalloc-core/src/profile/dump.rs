@@ -52,6 +52,21 @@ impl Profile {
         summary
     }
 
+    /// Calls `each` with the return addresses and the sums of each stack. The lock is held meanwhile.
+    pub fn visit<O: Os>(&self, os: &O, each: &mut dyn FnMut(&[usize], &Sums)) {
+        self.table.lock(os).for_each_stack(&mut |table, stack| {
+            let mut total = Sums::default();
+            // SAFETY: `for_each_stack` gives stacks of the table, which the lock keeps.
+            let frames = unsafe {
+                table.for_each_tally(stack, &mut |_, sums| total.add(shown(table, sums)));
+                Stack::frames(stack)
+            };
+            if total != Sums::default() {
+                each(frames, &total);
+            }
+        });
+    }
+
     /// What is live.
     pub fn summary<O: Os>(&self, os: &O) -> Summary {
         add_up(&mut self.table.lock(os), 0)

@@ -6,12 +6,14 @@
 
 pub mod dump;
 pub mod interval;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod records;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use records::{Sample, Thread};
+pub use records::{Sample, Sampled, Thread};
 pub use table::DEPTH;
 
 use crate::base::lock::{Lock, Rank, Wait};
@@ -19,7 +21,6 @@ use crate::base::metadata::Metadata;
 use crate::base::sync::initialiser;
 use crate::os::Os;
 use core::ptr::NonNull;
-use interval::Weight;
 use table::Table;
 
 /// See the module.
@@ -33,19 +34,6 @@ pub struct Store<'a, O> {
     pub os: &'a O,
     /// The memory.
     pub metadata: &'a Metadata,
-}
-
-/// A block that was sampled.
-#[derive(Clone, Copy)]
-pub struct Sampled<'a> {
-    /// The thread, from [`Profile::add_thread`].
-    pub thread: NonNull<Thread>,
-    /// Return addresses, the innermost first.
-    pub frames: &'a [usize],
-    /// What it stands for.
-    pub weight: Weight,
-    /// Usable bytes if the block is shorter than the memory that was taken for it, else 0.
-    pub usable_bytes: usize,
 }
 
 impl Profile {
@@ -64,9 +52,9 @@ impl Profile {
         self.table.lock(os).accumulates = accumulates;
     }
 
-    /// How many stacks are kept at most.
-    pub fn set_most_stacks<O: Os>(&self, os: &O, most: usize) {
-        self.table.lock(os).most_stacks = most;
+    /// How much memory stacks and samples may take.
+    pub fn set_most_bytes<O: Os>(&self, os: &O, most: usize) {
+        self.table.lock(os).most_bytes = most;
     }
 
     /// `prof_accum`.
@@ -128,18 +116,10 @@ impl Profile {
         store: &Store<O>,
         sampled: &Sampled,
     ) -> Option<NonNull<Sample>> {
-        let mut table = self.table.lock(store.os);
         // SAFETY: the thread came from this table and has not ended (fn contract); the lock is held.
-        unsafe {
-            table.add(
-                store.os,
-                store.metadata,
-                sampled.thread,
-                sampled.frames,
-                sampled.weight,
-                sampled.usable_bytes,
-            )
-        }
+        let made = unsafe { self.table.lock(store.os).add(store.os, store.metadata, sampled) };
+        let (block, bytes) = sampled.block;
+        made.inspect(|_| store.os.tell_sampled(block, bytes, sampled.weight.bytes))
     }
 
     /// Takes a sampled block out. False if the lock is held and may not be waited for; nothing has happened
@@ -157,7 +137,9 @@ impl Profile {
             return false;
         };
         // SAFETY: the sample came from this table and is not used again (fn contract); the lock is held.
-        unsafe { table.remove(store.os, store.metadata, sample) };
+        let block = unsafe { table.remove(store.os, store.metadata, sample) };
+        drop(table);
+        store.os.tell_freed(block);
         true
     }
 

@@ -83,6 +83,7 @@ pub struct Sample {
     pub(super) tally: *mut Tally,
     pub(super) epoch: u64,
     pub(super) weight: Weight,
+    pub(super) block: usize,
     /// Usable bytes if the block is shorter than the memory that was taken for it, else 0.
     pub usable_bytes: usize,
 }
@@ -94,8 +95,28 @@ const _: () = {
     assert!(Weight::ONE == ebb_stats::profile::OBJECT);
 };
 
+/// A block that was sampled.
+#[derive(Clone, Copy)]
+pub struct Sampled<'a> {
+    /// The thread, from [`super::Profile::add_thread`].
+    pub thread: NonNull<Thread>,
+    /// Return addresses, the innermost first.
+    pub frames: &'a [usize],
+    /// Its address, and its usable bytes.
+    pub block: (usize, usize),
+    /// What it stands for.
+    pub weight: Weight,
+    /// Usable bytes if the block is shorter than the memory that was taken for it, else 0.
+    pub usable_bytes: usize,
+}
+
 pub(super) fn hash_of(frames: &[usize]) -> u64 {
     ebb_stats::profile::hash(frames.iter().map(|&frame| frame as u64))
+}
+
+/// Memory that a piece of `bytes` takes.
+pub(super) const fn piece_bytes(bytes: usize) -> usize {
+    bytes.next_power_of_two()
 }
 
 /// A new piece of metadata that holds `value`.

@@ -3,7 +3,9 @@
 //! All of it lies in metadata memory and is changed under the one lock of [`super::Profile`].
 
 use super::interval::Weight;
-use super::records::{Printed, Sample, Stack, Sums, Tally, Thread, give_back, hash_of, place};
+use super::records::{
+    Printed, Sample, Sampled, Stack, Sums, Tally, Thread, give_back, hash_of, piece_bytes, place,
+};
 use crate::base::exact::usize_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
@@ -21,6 +23,8 @@ type Buckets = [*mut Stack; BUCKETS];
 pub struct Table {
     /// Stacks by hash; null until the first. First, for readers in other processes.
     buckets: *mut Buckets,
+    /// Samples that found no room. Second, for the same readers.
+    refused: u64,
     threads: *mut Thread,
     next_thread: u64,
     /// A record for threads that have none of their own; null until it is needed.
@@ -29,9 +33,9 @@ pub struct Table {
     epoch: u64,
     /// `prof_accum`: sums of what was freed are kept.
     pub accumulates: bool,
-    /// Stacks are kept up to so many; what else is sampled is in no sum.
-    pub most_stacks: usize,
-    stacks: usize,
+    /// Memory for stacks, tallies and samples; what else is sampled is in no sum.
+    pub most_bytes: usize,
+    used_bytes: usize,
 }
 
 // SAFETY: the pointers lead to memory that only the holder of the lock touches.
@@ -41,13 +45,14 @@ impl Table {
     /// No sample.
     pub const EMPTY: Self = Self {
         buckets: null_mut(),
+        refused: 0,
         threads: null_mut(),
         next_thread: 0,
         everyone: null_mut(),
         epoch: 0,
         accumulates: false,
-        most_stacks: usize::MAX,
-        stacks: 0,
+        most_bytes: usize::MAX,
+        used_bytes: 0,
     };
 
     /// A record for a thread that is sampled for the first time.
@@ -161,37 +166,41 @@ impl Table {
         unsafe { (*thread.as_ptr()).name }
     }
 
-    /// Adds a sampled block of `thread`, allocated at `frames`. `None` without memory for it.
+    /// Adds a sampled block. `None` without memory for it.
     ///
     /// # Safety
-    /// `thread` came from [`Table::add_thread`] and has not ended.
+    /// Its thread came from [`Table::add_thread`] and has not ended.
     pub unsafe fn add<O: Os>(
         &mut self,
         os: &O,
         metadata: &Metadata,
-        thread: NonNull<Thread>,
-        frames: &[usize],
-        weight: Weight,
-        usable_bytes: usize,
+        sampled: &Sampled,
     ) -> Option<NonNull<Sample>> {
-        let stack = self.stack(os, metadata, &frames[..frames.len().min(DEPTH)])?;
+        let Sampled { thread, frames, weight, usable_bytes, block: (block, _) } = *sampled;
+        let Some(stack) = self.stack(os, metadata, &frames[..frames.len().min(DEPTH)]) else {
+            self.refused += 1;
+            return None;
+        };
         // SAFETY: the thread is in the table (fn contract), and so is `stack`, which was found just now.
         let tally = unsafe { self.tally(os, metadata, stack, thread.as_ptr()) };
+        let epoch = self.epoch;
         let sample =
-            Sample { tally: tally.unwrap_or(null_mut()), epoch: self.epoch, weight, usable_bytes };
+            Sample { tally: tally.unwrap_or(null_mut()), epoch, weight, usable_bytes, block };
         let made = match tally {
-            Some(_) => place(os, metadata, sample),
-            None => None,
+            Some(_) if self.takes(size_of::<Sample>()) => place(os, metadata, sample),
+            _ => None,
         };
         // SAFETY: found or made just now, under the lock.
         unsafe {
             if made.is_some()
                 && let Some(tally) = tally
             {
+                self.used_bytes += piece_bytes(size_of::<Sample>());
                 (*tally).samples += 1;
                 (*tally).sums.live.add(weight);
                 (*tally).sums.all.add(weight);
             } else {
+                self.refused += 1;
                 // Whatever was made on the way goes again.
                 match tally {
                     Some(tally) => self.drop_if_unused(os, metadata, tally),
@@ -202,20 +211,27 @@ impl Table {
         made.and_then(NonNull::new)
     }
 
-    /// Takes a sampled block out, which was freed.
+    /// Takes a sampled block out, which is freed; its address.
     ///
     /// # Safety
     /// `sample` came from [`Table::add`], and is not used again.
-    pub unsafe fn remove<O: Os>(&mut self, os: &O, metadata: &Metadata, sample: NonNull<Sample>) {
+    pub unsafe fn remove<O: Os>(
+        &mut self,
+        os: &O,
+        metadata: &Metadata,
+        sample: NonNull<Sample>,
+    ) -> usize {
         // SAFETY: the sample is live (fn contract), and one of this epoch leads to a tally of the table.
         unsafe {
-            let Sample { tally, epoch, weight, .. } = *sample.as_ptr();
+            let Sample { tally, epoch, weight, block, .. } = *sample.as_ptr();
             give_back(os, metadata, sample.as_ptr());
             if epoch == self.epoch {
+                self.used_bytes -= piece_bytes(size_of::<Sample>());
                 (*tally).samples -= 1;
                 (*tally).sums.live.sub(weight);
                 self.drop_if_unused(os, metadata, tally);
             }
+            block
         }
     }
 
@@ -234,6 +250,13 @@ impl Table {
                 table.drop_stack_if_unused(os, metadata, stack);
             }
         });
+        // Samples of before count no more.
+        (self.refused, self.used_bytes) = (0, 0);
+    }
+
+    /// Whether there is room for a piece of `bytes`.
+    fn takes(&self, bytes: usize) -> bool {
+        self.used_bytes + piece_bytes(bytes) <= self.most_bytes
     }
 
     /// In the child of a fork that found the table half changed: its stacks are lost, and samples of before are in no
@@ -241,7 +264,7 @@ impl Table {
     pub fn abandon(&mut self) {
         self.epoch += 1;
         self.buckets = null_mut();
-        self.stacks = 0;
+        self.used_bytes = 0;
     }
 
     /// The stack with these addresses, made if there is none.
@@ -265,15 +288,15 @@ impl Table {
                 }
                 at = (*at).next;
             }
-            if self.stacks >= self.most_stacks {
+            let bytes = Stack::bytes(frames.len());
+            if !self.takes(bytes) {
                 return None;
             }
-            let bytes = Stack::bytes(frames.len());
             let stack = metadata.allocate(os, bytes, Wait::Yes)?.cast::<Stack>().as_ptr();
             stack.write(Stack { next: *bucket, hash, depth: frames.len(), tallies: null_mut() });
             Stack::first_frame(stack).copy_from_nonoverlapping(frames.as_ptr(), frames.len());
             *bucket = stack;
-            self.stacks += 1;
+            self.used_bytes += piece_bytes(bytes);
             Some(stack)
         }
     }
@@ -303,9 +326,13 @@ impl Table {
                 }
                 at = (*at).next;
             }
+            if !self.takes(size_of::<Tally>()) {
+                return None;
+            }
             let tally =
                 Tally { next: (*stack).tallies, stack, thread, samples: 0, sums: Sums::default() };
             let tally = place(os, metadata, tally)?;
+            self.used_bytes += piece_bytes(size_of::<Tally>());
             (*stack).tallies = tally;
             (*thread).tallies += 1;
             Some(tally)
@@ -338,6 +365,7 @@ impl Table {
                 link = &raw mut (**link).next;
             }
             *link = (*tally).next;
+            self.used_bytes -= piece_bytes(size_of::<Tally>());
             give_back(os, metadata, tally);
             (*thread).tallies -= 1;
             self.drop_thread_if_unused(os, metadata, thread);
@@ -362,7 +390,7 @@ impl Table {
                 link = &raw mut (**link).next;
             }
             *link = (*stack).next;
-            self.stacks -= 1;
+            self.used_bytes -= piece_bytes(Stack::bytes((*stack).depth));
             if let Some(piece) = NonNull::new(stack.cast()) {
                 metadata.free(os, piece, Stack::bytes((*stack).depth), false);
             }

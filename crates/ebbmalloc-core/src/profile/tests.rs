@@ -37,7 +37,13 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
     let (profile, store) = (&fixture.profile, &fixture.store());
     let first = profile.add_thread(store).unwrap();
     let second = profile.add_thread(store).unwrap();
-    let sampled = |thread, frames| Sampled { thread, frames, weight: ONE, usable_bytes: 0 };
+    let sampled = |thread, frames| Sampled {
+        thread,
+        frames,
+        block: (0x1000, 16),
+        weight: ONE,
+        usable_bytes: 0,
+    };
     // SAFETY: the threads were made here and end below; samples go once.
     unsafe {
         assert!(profile.set_name(store, second, b"worker"));
@@ -77,12 +83,37 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
 }
 
 #[test]
+fn a_full_table_takes_no_more_until_there_is_room() {
+    let fixture = Fixture::new();
+    let (profile, store) = (&fixture.profile, &fixture.store());
+    let thread = profile.everyone(store).unwrap();
+    // A stack and its tally take 128 bytes, a sample 64.
+    profile.set_most_bytes(&fixture.os, 256);
+    let frames = [[0x10], [0x20]];
+    let sampled =
+        |frames| Sampled { thread, frames, block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
+    // SAFETY: the record stays; samples go once.
+    unsafe {
+        let one = profile.add(store, &sampled(&frames[0])).unwrap();
+        assert!(profile.add(store, &sampled(&frames[1])).is_none());
+        let other = profile.add(store, &sampled(&frames[0])).unwrap();
+        assert!(profile.add(store, &sampled(&frames[0])).is_none());
+        profile.remove(store, one, Wait::Yes);
+        profile.remove(store, other, Wait::Yes);
+        let other = profile.add(store, &sampled(&frames[1])).unwrap();
+        profile.remove(store, other, Wait::Yes);
+    }
+    assert_eq!(profile.summary(&fixture.os).stacks, 0);
+}
+
+#[test]
 fn accumulated_sums_outlive_their_blocks_until_a_reset() {
     let fixture = Fixture::new();
     let (profile, store) = (&fixture.profile, &fixture.store());
     profile.set_accumulates(&fixture.os, true);
     let thread = profile.add_thread(store).unwrap();
-    let sampled = Sampled { thread, frames: &[0x10], weight: ONE, usable_bytes: 0 };
+    let sampled =
+        Sampled { thread, frames: &[0x10], block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
     // SAFETY: the thread was made here and ends below; samples go once.
     unsafe {
         let sample = profile.add(store, &sampled).unwrap();

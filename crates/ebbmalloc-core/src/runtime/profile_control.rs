@@ -2,6 +2,7 @@
 
 use super::access::with_own_cache;
 use super::instance::HEAP;
+use super::profile::lease::publish_settings;
 use super::profile::watch::follow;
 use super::profile_settings as settings;
 use super::state::any_observer;
@@ -25,6 +26,7 @@ pub fn set_active(active: bool) {
     }
     settings::begin_generation();
     follow();
+    publish_settings();
     if active {
         with_own_cache(|own| HEAP.mark_caches(own));
     }
@@ -80,12 +82,24 @@ pub fn set_thread_name(name: &[u8]) -> bool {
     .unwrap_or(false)
 }
 
+/// Calls `each` with each stack of the profile: return addresses, the innermost first; objects (in units of 1/256) and bytes
+/// that were allocated, as far as that is kept, and that are live. `each` may not allocate.
+pub fn visit(each: &mut dyn FnMut(&[usize], [u64; 4])) {
+    set_apart(|| {
+        HEAP.parts.profile.visit(&HEAP.os, &mut |frames, sums| {
+            let [all, live] = [sums.all, sums.live];
+            each(frames, [all.objects, all.bytes, live.objects, live.bytes]);
+        });
+    });
+}
+
 /// `prof.reset`: forgets all samples, and samples from now on with a mean interval of `2^lg` bytes.
 pub fn reset(lg: Option<u32>) {
     if let Some(lg) = lg {
         settings::set_lg_sample(lg);
     }
     settings::begin_generation();
+    publish_settings();
     set_apart(|| HEAP.parts.profile.reset(&HEAP.store()));
     if let Some(observer) = any_observer() {
         observer.follow_settings();

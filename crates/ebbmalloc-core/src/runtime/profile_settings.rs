@@ -5,9 +5,11 @@ use super::instance::HEAP;
 use crate::base::exact::{u32_of, usize_of};
 use crate::profile::interval::LG_MAX;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use ebb_stats::profile::MOST_BYTES_KEPT;
 
 // Each is a value of its own: relaxed.
 static ON: AtomicBool = AtomicBool::new(false);
+static KEPT: AtomicBool = AtomicBool::new(false);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static THREAD_ACTIVE_INIT: AtomicBool = AtomicBool::new(false);
 static LG_SAMPLE: AtomicU32 = AtomicU32::new(0);
@@ -19,15 +21,22 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// At boot: puts the settings into force.
 pub(super) fn configure(options: &Options<'_>) {
+    let lg = options.number(Id::LgProfSample).min(u64::from(LG_MAX));
+    let lg = u32_of(usize_of(lg));
     if !options.is(Id::Prof) {
+        if options.is(Id::Profile) {
+            KEPT.store(true, Ordering::Relaxed);
+            ACTIVE.store(true, Ordering::Relaxed);
+            begin_for_tool(lg);
+            HEAP.parts.profile.set_most_bytes(&HEAP.os, MOST_BYTES_KEPT);
+        }
         return;
     }
     ON.store(true, Ordering::Relaxed);
     ACTIVE.store(options.is(Id::ProfActive), Ordering::Relaxed);
     let every_thread = options.is(Id::ProfThreadActiveInit);
     THREAD_ACTIVE_INIT.store(every_thread, Ordering::Relaxed);
-    let lg = options.number(Id::LgProfSample).min(u64::from(LG_MAX));
-    LG_SAMPLE.store(u32_of(usize_of(lg)), Ordering::Relaxed);
+    LG_SAMPLE.store(lg, Ordering::Relaxed);
     GDUMP.store(options.is(Id::ProfGdump), Ordering::Relaxed);
     if let Ok(lg) = u32::try_from(options.number(Id::LgProfInterval)) {
         INTERVAL.store(1 << lg.min(63), Ordering::Relaxed);
@@ -38,6 +47,11 @@ pub(super) fn configure(options: &Options<'_>) {
 /// `opt.prof`: whether there is a profile.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
+}
+
+/// Whether the profile is the program's own, by `prof:true` or `profile:on`.
+pub(super) fn is_by_settings() -> bool {
+    is_on() || KEPT.load(Ordering::Relaxed)
 }
 
 /// `prof.active`: whether anything is sampled.

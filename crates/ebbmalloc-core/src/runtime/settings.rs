@@ -4,7 +4,7 @@ use super::conf::keys::{OWN_DECAY, STATS_FILE};
 use super::conf::{self, Effect, Fault, Id, Options, Report, Source};
 use super::hooks::hooks;
 use super::instance::HEAP;
-use super::profile::watch;
+use super::profile::{lease, watch};
 use super::purger::purger::PURGER;
 use super::{checks, decay, in_force, mechanisms, observer};
 use crate::base::corrupt::Line;
@@ -143,6 +143,7 @@ fn apply(options: &Options<'_>) {
         },
     );
     watch::configure(options);
+    lease::publish_settings();
     CONFIRM.store(options.is(Id::ConfirmConf), Ordering::Relaxed);
 }
 

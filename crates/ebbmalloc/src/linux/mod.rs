@@ -1,5 +1,7 @@
 //! Linux: [`GlobalAlloc`] over [`ebbmalloc_core::runtime`].
 
+pub(crate) mod pprof;
+
 use std::alloc::{GlobalAlloc, Layout};
 
 use ebbmalloc_core::runtime::{self, Maker, Sized};

@@ -27,6 +27,7 @@ mod guard;
 mod linux;
 mod memory;
 mod parent;
+mod probes;
 mod sandbox;
 mod scarcity;
 mod signal;
@@ -51,6 +52,11 @@ impl Linux {
     pub fn set_huge_pages(&self, heap: HugePages, metadata: HugePages) {
         self.huge_pages.store(heap as u8, Ordering::Relaxed);
         self.huge_metadata.store(metadata as u8, Ordering::Relaxed);
+    }
+
+    /// Whether a tracer is attached to a probe.
+    pub fn is_traced(&self) -> bool {
+        probes::is_traced()
     }
 
     /// From now on free address space is unmapped, as if it were limited.
@@ -116,6 +122,14 @@ unsafe impl Os for Linux {
             0 => self.find_page_bytes(),
             bytes => bytes,
         }
+    }
+
+    fn tell_sampled(&self, block: usize, bytes: usize, weighted_bytes: u64) {
+        arch::tell_sampled(block, bytes, weighted_bytes);
+    }
+
+    fn tell_freed(&self, block: usize) {
+        arch::tell_freed(block);
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, OsError> {

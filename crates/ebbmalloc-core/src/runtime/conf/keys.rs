@@ -181,6 +181,7 @@ keys! {
     StatsFile "stats_file" Shape::Path(STATS_FILE), 0, Acts;
     Python "python" Shape::OnOff, true, Acts;
     Check "check" Choice(&[c"default", c"strict", c"off"]), 0, Acts;
+    Profile "profile" Shape::OnOff, false, Acts;
 }
 
 /// Keys of jemalloc's that are accepted with any value and ignored.

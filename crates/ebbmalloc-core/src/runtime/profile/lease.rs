@@ -5,7 +5,10 @@
 //! comes to its slow path and is sampled from there on. The end is seen there as well, and by the next sample; threads
 //! leave their rations at their next slow operation. Blocks that were sampled stay what they are.
 //!
-//! With `prof:true` the profile is the program's, and a request changes nothing.
+//! A tracer that is attached to the probes counts as a request that is renewed by itself; it is seen when 2 MiB were freed,
+//! the heap grew, or at a tick.
+//!
+//! With `prof:true` or `profile:on` the profile is the program's, and a request changes nothing.
 
 use super::super::instance::HEAP;
 use super::super::profile_settings as settings;
@@ -16,12 +19,15 @@ use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, MOST_STACKS, Request, Switch};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, MOST_BYTES, Request, Switch};
 
 /// Freed memory that is worth a thread, or a tick without a pause after it: the usual [`attention`].
 pub(crate) const START_BYTES: usize = 2 << 20;
 /// No tool comes less often.
 const MOST_LEASE_MS: u64 = 60_000;
+/// What a tracer asks for; while it is attached no time is over.
+const TRACED: Request =
+    Request { number: 0, lg_sample: 19, is_anew: true, users: 0, lease_ms: 1000 };
 
 /// Kept by an attribute, since it is written from outside.
 #[used]
@@ -44,15 +50,20 @@ pub(crate) fn attention() -> usize {
 /// In a slow operation, without a lock: answers a tool that has called.
 #[inline]
 pub(crate) fn answer() {
-    if attention() != START_BYTES {
+    if attention() != START_BYTES || is_traced_only() {
         answer_call();
     }
+}
+
+/// Whether a tracer waits for a profile.
+fn is_traced_only() -> bool {
+    HEAP.os.is_traced() && !settings::is_active() && !settings::is_by_settings()
 }
 
 #[cold]
 fn answer_call() {
     // A child of vfork may end in the middle of what it does to its owner's heap.
-    if HEAP.os.is_borrower() || !SWITCH.take_call(START_BYTES) {
+    if HEAP.os.is_borrower() || !SWITCH.take_call(START_BYTES) && !is_traced_only() {
         return;
     }
     // Within the cache, so that a signal handler in the middle of this waits for no lock.
@@ -71,6 +82,8 @@ pub(crate) fn look(own: Option<&Cache>) {
         }
     } else if is_over() {
         end(own);
+    } else if is_traced_only() && !HEAP.os.is_confined() {
+        begin_for_tracer(own);
     }
 }
 
@@ -83,14 +96,12 @@ pub(crate) fn end_if_over() {
 
 fn is_over() -> bool {
     let until = UNTIL_MS.load(Ordering::Relaxed);
-    until != 0 && HEAP.os.now_ms() >= until
+    until != 0 && HEAP.os.now_ms() >= until && !HEAP.os.is_traced()
 }
 
 /// False where it cannot be followed.
 fn take(request: Request, own: Option<&Cache>) -> bool {
-    if settings::is_on() {
-        let accumulates = if HEAP.parts.profile.accumulates(&HEAP.os) { ACCUMULATES } else { 0 };
-        publish(BY_SETTINGS | accumulates);
+    if settings::is_by_settings() {
         return true;
     }
     if HEAP.os.is_confined() {
@@ -110,10 +121,18 @@ fn take(request: Request, own: Option<&Cache>) -> bool {
     true
 }
 
+fn begin_for_tracer(own: Option<&Cache>) {
+    let now = HEAP.os.now_ms();
+    let (until, order) = (now + u64::from(TRACED.lease_ms), Ordering::Relaxed);
+    if UNTIL_MS.compare_exchange(0, until, order, order).is_ok() {
+        begin(TRACED, now, own);
+    }
+}
+
 fn begin(request: Request, now: u64, own: Option<&Cache>) {
     HEAP.parts.profile.reset(&HEAP.store());
     HEAP.parts.profile.set_accumulates(&HEAP.os, true);
-    HEAP.parts.profile.set_most_stacks(&HEAP.os, MOST_STACKS);
+    HEAP.parts.profile.set_most_bytes(&HEAP.os, MOST_BYTES);
     settings::begin_for_tool(request.lg_sample.into());
     set_active(true, own);
     SWITCH.began_ms.store(now, Ordering::Relaxed);
@@ -135,6 +154,14 @@ fn set_active(active: bool, own: Option<&Cache>) {
     settings::begin_generation();
     follow();
     HEAP.mark_caches(own);
+}
+
+/// What the program's own profile is, for tools that only read.
+pub(crate) fn publish_settings() {
+    if settings::is_by_settings() {
+        let accumulates = if HEAP.parts.profile.accumulates(&HEAP.os) { ACCUMULATES } else { 0 };
+        publish(BY_SETTINGS | accumulates);
+    }
 }
 
 fn publish(flags: u64) {

@@ -31,6 +31,7 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
         let sampled = Sampled {
             thread,
             frames: &frames[..depth],
+            block: (block as usize, bytes),
             weight,
             usable_bytes: if is_short { bytes } else { 0 },
         };

@@ -7,7 +7,7 @@ use super::super::profile_settings::{self as settings, is_active, thread_active_
 /// At boot: puts the settings into force.
 pub(crate) fn configure(options: &Options<'_>) {
     settings::configure(options);
-    if settings::is_on() {
+    if settings::is_by_settings() {
         follow();
     }
 }

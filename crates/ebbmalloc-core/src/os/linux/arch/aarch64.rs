@@ -121,3 +121,15 @@ pub unsafe fn clone_thread(
     }
     result
 }
+
+/// The probe of a block that was sampled: its address, its bytes, and the bytes that it stands for.
+#[inline(never)]
+pub fn tell_sampled(block: usize, bytes: usize, weighted_bytes: u64) {
+    probe!("alloc", "8@x0 8@x1 8@x2", in("x0") block, in("x1") bytes, in("x2") weighted_bytes,);
+}
+
+/// The probe of such a block that is freed.
+#[inline(never)]
+pub fn tell_freed(block: usize) {
+    probe!("free", "8@x0", in("x0") block,);
+}

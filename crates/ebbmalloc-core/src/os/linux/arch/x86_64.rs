@@ -125,3 +125,15 @@ pub unsafe fn clone_thread(
     }
     result
 }
+
+/// The probe of a block that was sampled: its address, its bytes, and the bytes that it stands for.
+#[inline(never)]
+pub fn tell_sampled(block: usize, bytes: usize, weighted_bytes: u64) {
+    probe!("alloc", "8@%rdi 8@%rsi 8@%rdx", in("rdi") block, in("rsi") bytes, in("rdx") weighted_bytes,);
+}
+
+/// The probe of such a block that is freed.
+#[inline(never)]
+pub fn tell_freed(block: usize) {
+    probe!("free", "8@%rdi", in("rdi") block,);
+}
