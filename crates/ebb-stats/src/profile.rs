@@ -16,9 +16,9 @@
 //! The table changes while it is read: a stack whose hash is wrong, or a tally that names another stack, is no longer one.
 
 #[cfg(not(loom))]
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The first eight bytes of a switch.
 pub const MAGIC: [u8; 8] = *b"ebbprof\0";
@@ -98,9 +98,14 @@ impl Switch {
     /// Whether a tool has called; the next call is seen again. `attention` is what [`Switch::new`] got.
     #[inline]
     pub fn take_call(&self, attention: usize) -> bool {
-        // In one order with the tool's stores: a request that is overwritten here is read afterwards.
-        self.attention.load(Ordering::Relaxed) == 0
-            && self.attention.swap(attention, Ordering::SeqCst) == 0
+        let is_called = self.attention.load(Ordering::Relaxed) == 0
+            && self.attention.swap(attention, Ordering::Relaxed) == 0;
+        if is_called {
+            // Pairs with the system calls between the two writes of each tool: the requests of all calls that the swap
+            // has overwritten are read afterwards.
+            fence(Ordering::SeqCst);
+        }
+        is_called
     }
 
     /// Where the table is.

@@ -3,7 +3,7 @@
 use core::ptr::null;
 use ebb_stats::profile::Switch;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
 const FREED: usize = 1;
@@ -12,10 +12,11 @@ const FREED: usize = 1;
 struct World(Switch, AtomicU64);
 
 impl World {
-    /// As `ebb_inspect` writes it: two writes of the kernel, in this order.
+    /// As `ebb_inspect` writes it: by two system calls, in this order.
     fn ask(&self, request: u64) {
-        self.0.asked.store(request, Ordering::SeqCst);
-        self.0.attention.store(0, Ordering::SeqCst);
+        self.0.asked.store(request, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.0.attention.store(0, Ordering::Relaxed);
     }
 
     /// As a slow operation answers it (`runtime/profile/lease.rs`).
