@@ -9,6 +9,7 @@
 //! changes: it counts as returned, and resident.
 
 mod caches;
+pub mod explain;
 pub mod guards;
 pub mod profile;
 mod slab;

@@ -14,6 +14,7 @@
 //! - `page_map`: where the page map of an allocator is that has one of two levels.
 //! - `space`: memory and mappings together.
 //! - [`image`]: a mapped program or library: its data, its variables, its texts.
+//! - [`core_file`]: a core dump, as it were a process.
 //! - [`target`]: a process as it is read: its mappings and its memory.
 //! - [`memory`]: pages and words of a process, present ones only; the real thing and a made-up one.
 //! - [`permission`]: why a process is closed to us, and the one thing that opens it.
@@ -56,6 +57,7 @@
 )]
 
 pub mod breakdown;
+pub mod core_file;
 pub mod cpython;
 pub mod ebbmalloc;
 pub mod exact;

@@ -40,6 +40,8 @@ enum Command {
     Watch(commands::watch::Args),
     /// Show which functions hold a running process's memory.
     Profile(commands::profile::Args),
+    /// Say which block of ebbmalloc an address is in, in a core dump or a process.
+    Explain(commands::explain::Args),
     /// Return a running process's freed memory, or show how much it would return.
     Trim(commands::trim::Args),
     /// Check whether the allocator is in charge of processes, an image or a Dockerfile.
@@ -85,6 +87,7 @@ pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
         Command::Profile(args) => commands::profile::execute(&args),
+        Command::Explain(args) => commands::explain::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),
         Command::Fix(args) => commands::fix::execute(&args),
         Command::Library(args) => commands::library::execute(&args),

@@ -13,6 +13,7 @@ const MOST_CACHES: u32 = 1 << 16;
 const MOST_ENTRIES: u64 = 1 << 16;
 
 /// Slots in all caches: sorted ranges of addresses.
+#[derive(Debug)]
 pub(super) struct Cached(Vec<(u64, u64)>);
 
 impl Cached {

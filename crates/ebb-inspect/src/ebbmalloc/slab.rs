@@ -166,7 +166,7 @@ impl Slab {
     }
 }
 
-fn is_set(map: &[u64], slot: u64) -> bool {
+pub(super) fn is_set(map: &[u64], slot: u64) -> bool {
     map[(slot / 64) as usize] >> (slot % 64) & 1 != 0
 }
 

@@ -7,6 +7,7 @@ pub mod check;
 pub mod compare;
 pub mod diff;
 mod events;
+pub mod explain;
 pub mod fix;
 pub mod library;
 mod life;
