@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # CPython in other versions than this machine's python3: 3.9, 3.13 and 3.14 from Debian's archive, a debug build of 3.13,
-# and every one from 3.8 on that pyenv or uv has here. Reads them from outside, has malloc_trim called in 3.14 by its
-# remote execution, and runs them under the preload.
+# and every one from 3.8 on that pyenv or uv has here. Reads them and the stacks of their profiles from outside, has
+# malloc_trim called in 3.14 by its remote execution, and runs them under the preload.
 #
 #   ci/pythons.sh [CARGO TEST ARGUMENT]...
 #   ci/pythons.sh --list      prints their paths, separated by colons, as EBB_TEST_PYTHONS wants them
@@ -80,6 +80,7 @@ if [[ ${1:-} == --list ]]; then
 fi
 
 EBB_TEST_PYTHONS=$found "${CARGO:-cargo}" test -p ebb-inspect --test cpython "$@"
+EBB_TEST_PYTHONS=$found "${CARGO:-cargo}" test -p ebbmalloc-cli --test profile python:: "$@"
 EBB_TEST_PYTHONS=$found$special "${CARGO:-cargo}" test -p ebbmalloc-c --test preload pythons:: "$@"
 if [[ -z $executes ]]; then
     echo "pythons.sh: no 3.14 here, whose remote execution could be tried" >&2

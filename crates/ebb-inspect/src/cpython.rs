@@ -15,6 +15,7 @@ use crate::target::Target;
 mod arenas;
 mod arrays;
 mod buffers;
+mod code;
 mod collector;
 mod layout;
 mod locate;
@@ -23,6 +24,7 @@ mod remote;
 mod tests;
 
 pub use arenas::Arenas;
+pub use code::{Code, Codes};
 pub use collector::{Collector, Interpreter, OfType};
 pub use locate::file;
 pub use remote::Remote;

@@ -115,7 +115,7 @@ pub fn write(profile: &Profile, shown: Option<&'static str>, time_ns: u64) -> Ve
         mapping.number(6, strings.number(module.build_id.as_deref().unwrap_or_default()));
         out.bytes(3, &mapping.0);
     }
-    let mut functions: HashMap<(&str, &str), u64> = HashMap::new();
+    let mut functions: HashMap<(&str, &str), (u64, bool)> = HashMap::new();
     for (id, location) in (1..).zip(&profile.locations) {
         let mut place = Message::default();
         place.number(1, id);
@@ -124,7 +124,8 @@ pub fn write(profile: &Profile, shown: Option<&'static str>, time_ns: u64) -> Ve
         for line in &location.lines {
             let next = functions.len() as u64 + 1;
             let key = (line.function.as_str(), line.file.as_deref().unwrap_or_default());
-            let function = *functions.entry(key).or_insert(next);
+            let (function, _) =
+                *functions.entry(key).or_insert_with(|| (next, location.is_python()));
             let mut of = Message::default();
             of.number(1, function);
             of.number(2, line.line.into());
@@ -133,12 +134,13 @@ pub fn write(profile: &Profile, shown: Option<&'static str>, time_ns: u64) -> Ve
         out.bytes(4, &place.0);
     }
     let mut functions: Vec<_> = functions.into_iter().collect();
-    functions.sort_unstable_by_key(|(_, id)| *id);
-    for ((name, file), id) in functions {
+    functions.sort_unstable_by_key(|(_, (id, _))| *id);
+    for ((name, file), (id, is_python)) in functions {
         let mut function = Message::default();
         function.number(1, id);
         function.number(2, strings.number(name));
-        function.number(3, strings.number(name));
+        // pprof takes what is in angle brackets out of a name that is also the linker's.
+        function.number(3, if is_python { 0 } else { strings.number(name) });
         function.number(4, strings.number(file));
         out.bytes(5, &function.0);
     }

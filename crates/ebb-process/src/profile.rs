@@ -2,13 +2,17 @@
 //!
 //! Used by `ebb profile`. A [`Session`] asks again and again, so the profile ends with us, whatever becomes of us; the process is never stopped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ebb_inspect::cpython::{Code, Codes};
 use ebb_inspect::ebbmalloc::profile as inside;
-use ebb_inspect::{Target, Unreadable};
-use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, OBJECT, Request, State};
+use ebb_inspect::memory::Reader;
+use ebb_inspect::{Target, Unreadable, Unsupported};
+use ebb_stats::profile::{
+    ACCUMULATES, ACTIVE, BY_SETTINGS, DEPTH, Frame, OBJECT, PYTHON_DEPTH, Request, State,
+};
 
 use super::counters::Counters;
 use super::snapshot::{Process, Snapshot, Stacks};
@@ -118,6 +122,13 @@ pub struct Location {
     pub lines: Vec<Line>,
 }
 
+impl Location {
+    /// Whether it is in a program that is interpreted.
+    pub fn is_python(&self) -> bool {
+        self.module.is_none() && self.address == 0 && self.lines.iter().any(|it| it.file.is_some())
+    }
+}
+
 /// A file that was mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
@@ -131,6 +142,14 @@ pub struct Module {
     pub end: u64,
     /// Offset in the file.
     pub offset: u64,
+}
+
+impl Module {
+    /// Whether it is CPython itself.
+    pub fn is_interpreter(&self) -> bool {
+        let name = self.file.rsplit('/').next().unwrap_or_default();
+        name.starts_with("python") || name.starts_with("libpython")
+    }
 }
 
 /// A profile with names.
@@ -280,12 +299,38 @@ pub struct Session {
     began: Instant,
     /// The profile had begun for another tool.
     has_joined: bool,
+    python: Python,
+    codes: Arc<Names>,
+}
+
+/// Code objects by address and check, as they were when they were seen first: later they may be gone.
+type Names = HashMap<(u64, u32), Arc<Code>>;
+
+/// Bytes of code objects that are kept of one process.
+const MOST_CODE_BYTES: usize = 64 << 20;
+
+/// Frames of Python.
+#[derive(Debug)]
+enum Python {
+    /// They are not wanted.
+    Off,
+    /// There is no CPython yet.
+    None,
+    /// The allocator knows where they are.
+    Found(Codes),
+    /// They cannot be had.
+    Refused(String),
 }
 
 impl Session {
-    /// Asks process `pid` for a profile that takes a sample in `2^lg_sample` bytes on average. One that has begun for
-    /// another tool goes on as it is.
-    pub fn begin(pid: i32, counters: &Counters, lg_sample: u8) -> Result<Self, NoProfile> {
+    /// Asks process `pid` for a profile that takes a sample in `2^lg_sample` bytes on average, `with_python` with frames
+    /// of Python. One that has begun for another tool goes on as it is.
+    pub fn begin(
+        pid: i32,
+        counters: &Counters,
+        lg_sample: u8,
+        with_python: bool,
+    ) -> Result<Self, NoProfile> {
         let target = Arc::new(Target::open(pid)?);
         let Some(switch) = counters.switch(pid) else {
             let is_ours = counters.version(pid).is_some() || counters.layout(pid).is_some();
@@ -304,9 +349,61 @@ impl Session {
             lease_ms: LEASE_MS,
         };
         let began = Instant::now();
-        let mut session = Self { target, switch, request, asked: 0, began, has_joined };
+        let python = if with_python { Python::None } else { Python::Off };
+        let codes = Arc::default();
+        let mut session =
+            Self { target, switch, request, asked: 0, began, has_joined, python, codes };
+        session.find_python()?;
         session.ask(state)?;
         Ok(session)
+    }
+
+    /// Says to the allocator where frames of Python are, once there is a CPython.
+    fn find_python(&mut self) -> Result<(), NoProfile> {
+        if !matches!(self.python, Python::None) {
+            return Ok(());
+        }
+        self.python = match Codes::of(&self.target) {
+            Ok(codes) => {
+                let (pid, memory) = (self.target.pid(), self.target.memory());
+                inside::tell(pid, memory, self.switch, codes.interpreter)?;
+                Python::Found(codes)
+            }
+            Err(Unsupported::Build(why)) => Python::Refused(why),
+            Err(_) => return Ok(()),
+        };
+        Ok(())
+    }
+
+    /// Reads the code objects of all frames of Python.
+    fn read_codes(&mut self, stacks: &[inside::Stack]) -> Result<(), NoProfile> {
+        let Python::Found(of) = &self.python else { return Ok(()) };
+        let mut reader = Reader::new(self.target.memory());
+        let mut codes = Names::new();
+        let mut gone = HashSet::new();
+        let mut bytes = 0;
+        for frame in stacks.iter().flat_map(inside::Stack::python) {
+            let key = (frame.code, frame.check);
+            if codes.contains_key(&key) || gone.contains(&key) || bytes > MOST_CODE_BYTES {
+                continue;
+            }
+            let known = self.codes.get(&key).cloned();
+            let code = match known {
+                Some(code) => Some(code),
+                None => of.read(&mut reader, frame).ok().flatten().map(Arc::new),
+            };
+            match code {
+                Some(code) => {
+                    bytes += code.bytes();
+                    codes.insert(key, code);
+                }
+                None => {
+                    gone.insert(key);
+                }
+            }
+        }
+        self.codes = Arc::new(codes);
+        Ok(())
     }
 
     /// Asks again, so that it goes on.
@@ -339,13 +436,15 @@ impl Session {
     }
 
     /// The profile so far, without names.
-    pub fn look(&self) -> Result<Look, NoProfile> {
+    pub fn look(&mut self) -> Result<Look, NoProfile> {
+        self.find_python()?;
         if !self.is_answered()? {
             return Err(NoProfile::NoAnswer);
         }
         let memory = self.target.memory();
         let state = inside::state(memory, self.switch)?;
         let read = inside::read(memory, state.table)?;
+        self.read_codes(&read.stacks)?;
         let name = self.target.process().stat().map_err(ebb_inspect::target::reason)?.comm;
         let asked_s = self.began.elapsed().as_secs_f64();
         let runs_s = super::counters::monotonic_ms().saturating_sub(state.began_ms) as f64 / 1000.0;
@@ -366,6 +465,14 @@ impl Session {
             state,
             read,
             symbols: Symbols::of(&self.target)?,
+            codes: match &self.python {
+                Python::Off => None,
+                _ => Some(Arc::clone(&self.codes)),
+            },
+            refused: match &self.python {
+                Python::Refused(why) => Some(why.clone()),
+                _ => None,
+            },
         })
     }
 
@@ -389,7 +496,10 @@ pub fn running(pid: i32, counters: &Counters) -> Result<Option<Profile>, NoProfi
         return Ok(None);
     }
     let (began, request) = (Instant::now(), Request::from_word(state.asked));
-    let session = Session { target, switch, request, asked: 0, began, has_joined: false };
+    let python = Codes::of(&target).map_or(Python::Off, Python::Found);
+    let codes = Arc::default();
+    let mut session =
+        Session { target, switch, request, asked: 0, began, has_joined: false, python, codes };
     Ok(Some(session.look()?.named(&[])))
 }
 
@@ -408,12 +518,16 @@ pub struct Look {
     state: State,
     read: inside::Stacks,
     symbols: Symbols,
+    /// Nothing where frames of Python are left out.
+    codes: Option<Arc<Names>>,
+    /// Why it has no frames of Python.
+    refused: Option<String>,
 }
 
 impl Look {
     /// With names, also when the process has ended meanwhile; and by how much it has grown since one of `earlier`.
     pub fn named(self, earlier: &[Look]) -> Profile {
-        let Self { title, seconds, note, state, read, mut symbols } = self;
+        let Self { title, seconds, note, state, read, mut symbols, codes, refused } = self;
         let by_settings = state.state & BY_SETTINGS != 0;
         let mut profile = Profile {
             title,
@@ -425,6 +539,7 @@ impl Look {
         if by_settings && state.state & ACTIVE == 0 {
             profile.notes.push("prof_active is off in the process: nothing is sampled".to_owned());
         }
+        profile.notes.extend(refused.map(|why| format!("no frames of Python: {why}")));
         if read.torn > 0 {
             let note =
                 format!("{} of 4096 parts of the table changed too fast to be read", read.torn);
@@ -439,6 +554,7 @@ impl Look {
         let half: Option<HashMap<&[u64], &inside::Stack>> =
             half.map(|it| it.read.stacks.iter().map(|it| (&it.frames[..], it)).collect());
         let mut known = HashMap::new();
+        let mut of_python = HashMap::new();
         let mut nameless = 0;
         for stack in read.stacks {
             let none = inside::Stack::default();
@@ -455,12 +571,25 @@ impl Look {
                     (profile.locations.len() - 1, place.is_named)
                 })
             };
-            let locations = stack.frames.iter().map(|&frame| {
+            let locations = stack.addresses().iter().map(|&frame| {
                 let (at, has_name) = location(frame);
                 is_named &= has_name;
                 at
             });
-            let locations = locations.collect();
+            let native: Vec<usize> = locations.collect();
+            let python = codes.iter().flat_map(|codes| stack.python().map(move |it| (codes, it)));
+            let python: Vec<(usize, Frame)> = python
+                .map(|(codes, frame)| {
+                    let line = line_of(codes, frame);
+                    let at = *of_python.entry(line).or_insert_with_key(|line| {
+                        let lines = vec![line.clone()];
+                        profile.locations.push(Location { address: 0, module: None, lines });
+                        profile.locations.len() - 1
+                    });
+                    (at, frame)
+                })
+                .collect();
+            let locations = merged(&native, &python, |at| &profile.locations[at]);
             nameless += usize::from(!is_named);
             let all = if state.state & ACCUMULATES == 0 { (0, 0) } else { stack.all };
             let (allocated, live) = (Sum::of(all), Sum::of(stack.live));
@@ -477,6 +606,62 @@ impl Look {
     }
 }
 
+/// Where a frame of Python is.
+fn line_of(codes: &Names, frame: Frame) -> Line {
+    match codes.get(&(frame.code, frame.check)) {
+        Some(code) => Line {
+            function: code.function.clone(),
+            file: Some(code.file.clone()),
+            line: code.line(frame),
+        },
+        None => Line { function: "<python>".to_owned(), file: None, line: 0 },
+    }
+}
+
+/// A stack with frames of Python in place of the calls of the interpreter's loop that run them.
+fn merged<'a>(
+    native: &[usize],
+    python: &[(usize, Frame)],
+    location: impl Fn(usize) -> &'a Location,
+) -> Vec<usize> {
+    let calls: Vec<&[(usize, Frame)]> =
+        python.split_inclusive(|(_, frame)| frame.is_outermost).collect();
+    let mut places: Vec<Option<usize>> =
+        calls.iter().map(|call| call.last().and_then(|(_, frame)| frame.index)).collect();
+    if places.iter().all(Option::is_none) {
+        let is_loop = |at: usize| {
+            let line = location(at).lines.last();
+            line.is_some_and(|line| line.function.starts_with("_PyEval_EvalFrameDefault"))
+        };
+        let loops: Vec<usize> = (0..native.len()).filter(|&it| is_loop(native[it])).collect();
+        // Where some have no name the outermost belong together, unless these were cut.
+        let is_cut = native.len() >= DEPTH || python.len() >= PYTHON_DEPTH;
+        let (calls, loops_before) = match is_cut {
+            true => (0, 0),
+            false => {
+                (calls.len().saturating_sub(loops.len()), loops.len().saturating_sub(calls.len()))
+            }
+        };
+        let pairs = places.iter_mut().skip(calls).zip(loops.into_iter().skip(loops_before));
+        pairs.for_each(|(place, at)| *place = Some(at));
+    }
+    let mut merged = Vec::with_capacity(native.len() + python.len());
+    let mut rest = native;
+    let mut waiting = Vec::new();
+    for (call, place) in calls.into_iter().zip(places) {
+        let done = native.len() - rest.len();
+        waiting.extend(call.iter().map(|(at, _)| *at));
+        if let Some(within) = place.and_then(|at| rest.get(..at.checked_sub(done)?)) {
+            merged.extend(within);
+            merged.append(&mut waiting);
+            rest = &rest[within.len() + 1..];
+        }
+    }
+    merged.extend(rest);
+    merged.append(&mut waiting);
+    merged
+}
+
 impl From<&super::symbols::Module> for Module {
     fn from(module: &super::symbols::Module) -> Self {
         Self {
@@ -486,5 +671,56 @@ impl From<&super::symbols::Module> for Module {
             end: module.end,
             offset: module.offset,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stack of `native` functions with frames of Python, which are written as numbers, `|` after the last one of a call
+    /// of the loop: the names of both, merged. `index` is that of the return address.
+    fn merge(native: &[&str], python: &str, index: Option<usize>) -> String {
+        let location = |name: &str| {
+            let line = Line { function: name.to_owned(), file: None, line: 0 };
+            Location { address: 0, module: None, lines: vec![line] }
+        };
+        let mut locations: Vec<Location> = native.iter().map(|name| location(name)).collect();
+        let mut frames = Vec::new();
+        for call in python.split_terminator('|') {
+            for (at, name) in call.char_indices() {
+                locations.push(location(&name.to_string()));
+                let is_outermost = at + 1 == call.len();
+                let index = index.filter(|_| is_outermost);
+                let frame = Frame { code: 0, check: 0, position: 0, is_outermost, index };
+                frames.push((locations.len() - 1, frame));
+            }
+        }
+        let native: Vec<usize> = (0..native.len()).collect();
+        let merged = merged(&native, &frames, |at| &locations[at]);
+        let names = merged.iter().map(|&at| locations[at].lines[0].function.as_str());
+        names
+            .map(|name| if name.starts_with("_PyEval") { "loop" } else { name })
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn frames_of_python_are_in_place_of_their_calls() {
+        const LOOP: &str = "_PyEval_EvalFrameDefault";
+        let stack = ["new", LOOP, "sort", LOOP, "main"];
+        assert_eq!(merge(&stack, "12|3|", None), "new 1 2 sort 3 main");
+        assert_eq!(merge(&stack, "", None), "new loop sort loop main");
+        // A loop without a name is an inner one; so is one without frames.
+        assert_eq!(merge(&stack, "1|2|3|", None), "new 1 2 sort 3 main");
+        assert_eq!(merge(&stack, "1|", None), "new loop sort 1 main");
+        assert_eq!(merge(&["new", "main"], "1|", None), "new main 1");
+        // By the place of the loop's variables, whatever its name is.
+        assert_eq!(merge(&["new", "?", "main"], "12|", Some(1)), "new 1 2 main");
+        assert_eq!(merge(&stack, "1|", Some(9)), "new loop sort loop main 1");
+        // The outermost native frames were cut.
+        let deep = [&["new", LOOP, "sort", LOOP][..], &["f"; DEPTH]].concat();
+        assert!(merge(&deep, "1|2|3|", None).starts_with("new 1 sort 2 f f"));
+        assert!(merge(&deep, "1|2|3|", None).ends_with("f f 3"));
     }
 }

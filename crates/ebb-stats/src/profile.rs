@@ -1,8 +1,8 @@
 //! The heap profile, as a tool switches it on and reads it from outside.
 //!
-//! The allocator has one [`Switch`], found as a page of counters is. A tool writes two words of it, and nothing else in the
+//! The allocator has one [`Switch`], found as a page of counters is. A tool writes these words of it, and nothing else in the
 //! process: first [`Switch::asked`], then 0 to [`Switch::attention`], which leads the next slow operation of any thread
-//! here. A request is a lease: it ends by itself unless another follows it. The allocator says in [`Switch::answered`]
+//! here; and in a process with CPython once [`Switch::interpreter`] before them. A request is a lease: it ends by itself unless another follows it. The allocator says in [`Switch::answered`]
 //! which request it follows.
 //!
 //! What is sampled is in a table. A table's first word is the address of [`BUCKETS`] words, or 0 before the first
@@ -12,6 +12,11 @@
 //! - A tally is what one thread allocated from a stack: `next, stack, thread, samples, objects, bytes, all objects, all
 //!   bytes`. The first pair is what is live, the second what was ever allocated while [`ACCUMULATES`] is set. Both are
 //!   estimates of all allocations, not counts of samples; objects are in units of 1/[`OBJECT`].
+//!
+//! Where the tool has said how the process's CPython lies in memory ([`Interpreter`]), a stack's addresses may end with
+//! [`PYTHON`] and two words for each Python frame, the innermost first: the address of its code object, plus
+//! [`OUTERMOST`] in the last frame that one call of the interpreter's loop runs, and in its highest byte 1 + the index of
+//! the return address into that call, or 0 where it is not known; and [`Interpreter::check`] of that object in the upper half, the position of the instruction in the lower.
 //!
 //! The table changes while it is read: a stack whose hash is wrong, or a tally that names another stack, is no longer one.
 
@@ -23,7 +28,7 @@ use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 /// The first eight bytes of a switch.
 pub const MAGIC: [u8; 8] = *b"ebbprof\0";
 /// The version of what the words mean.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Chains of a table.
 pub const BUCKETS: usize = 4096;
 /// Words of a stack before its return addresses.
@@ -32,6 +37,16 @@ pub const STACK_WORDS: usize = 4;
 pub const TALLY_WORDS: usize = 8;
 /// Return addresses of a stack at most.
 pub const DEPTH: usize = 128;
+/// Frames of Python of a stack at most.
+pub const PYTHON_DEPTH: usize = 64;
+/// Words of a stack at most.
+pub const WORDS: usize = DEPTH + 1 + 2 * PYTHON_DEPTH;
+/// Between return addresses and frames of Python: no address.
+pub const PYTHON: u64 = 1;
+/// In the address of a code object: the frame's caller runs in another call of the interpreter's loop.
+pub const OUTERMOST: u64 = 1;
+/// Of the highest byte of its word.
+pub const INDEX_SHIFT: u32 = 56;
 /// Memory of a profile that a tool asked for: 16384 stacks that are as deep as can be, and as much for samples.
 pub const MOST_BYTES: usize = 64 << 20;
 /// Memory of a profile that `profile:on` keeps, without the buckets: 16,000 stacks of the usual depth, and samples of 32 GiB.
@@ -63,12 +78,19 @@ pub struct Switch {
     pub began_ms: AtomicU64,
     /// The logarithm of the mean interval between samples, and the flags above.
     pub state: AtomicU64,
+    /// How CPython lies in memory, the last word first: an [`Interpreter`], or zeros. Written by a tool, the first word
+    /// last; the allocator acquires that.
+    pub interpreter: [AtomicU64; INTERPRETER_WORDS],
 }
 
 /// Bytes of a switch.
 pub const BYTES: usize = size_of::<Switch>();
 /// Offset of [`Switch::asked`], which [`Switch::attention`] follows.
 pub const ASKED: usize = core::mem::offset_of!(Switch, asked);
+/// Offset of [`Switch::interpreter`].
+pub const INTERPRETER: usize = core::mem::offset_of!(Switch, interpreter);
+/// Words of an [`Interpreter`].
+pub const INTERPRETER_WORDS: usize = 4;
 
 macro_rules! new {
     ($($constant:tt)?) => {
@@ -84,6 +106,12 @@ macro_rules! new {
                     answered: AtomicU64::new(0),
                     began_ms: AtomicU64::new(0),
                     state: AtomicU64::new(0),
+                    interpreter: [
+                        AtomicU64::new(0),
+                        AtomicU64::new(0),
+                        AtomicU64::new(0),
+                        AtomicU64::new(0),
+                    ],
                 }
             }
         }
@@ -95,6 +123,15 @@ new!(const);
 new!();
 
 impl Switch {
+    /// What a tool has said of the process's CPython.
+    pub fn interpreter(&self) -> Option<Interpreter> {
+        let [key, rest @ ..] = &self.interpreter;
+        // With the tool's last store.
+        let key = key.load(Ordering::Acquire);
+        let [code_type, low, high] = rest.each_ref().map(|word| word.load(Ordering::Relaxed));
+        (key != 0).then(|| Interpreter::from_words([key, code_type, low, high]))
+    }
+
     /// Whether a tool has called; the next call is seen again. `attention` is what [`Switch::new`] got.
     #[inline]
     pub fn take_call(&self, attention: usize) -> bool {
@@ -201,7 +238,134 @@ impl Request {
     }
 }
 
-/// Of a stack's return addresses.
+/// A frame of Python, as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Address of its code object.
+    pub code: u64,
+    /// See [`Interpreter::check`].
+    pub check: u32,
+    /// Of its instruction: a number up to 3.10, later the distance from the code object in bytes.
+    pub position: u32,
+    /// Whether it is the outermost of a call of the interpreter's loop.
+    pub is_outermost: bool,
+    /// Index of the return address into that call, where it is known.
+    pub index: Option<usize>,
+}
+
+impl Frame {
+    /// Reads its two words.
+    pub const fn from_words([code, rest]: [u64; 2]) -> Self {
+        let [a, b, c, d, e, f, g, h] = rest.to_le_bytes();
+        Self {
+            code: (code & !OUTERMOST) << 8 >> 8,
+            check: u32::from_le_bytes([e, f, g, h]),
+            position: u32::from_le_bytes([a, b, c, d]),
+            is_outermost: code & OUTERMOST != 0,
+            index: ((code >> INDEX_SHIFT) as usize).checked_sub(1),
+        }
+    }
+}
+
+/// How a CPython lies in memory: where the allocator finds the frames of the calling thread. Offsets in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Address of the `Py_tss_t` whose value is a thread's state.
+    pub key: u64,
+    /// Address of the type of code objects.
+    pub code_type: u64,
+    /// In a thread's state: the innermost frame, or what leads to it.
+    pub first: u8,
+    /// In what leads to the innermost frame: that frame. [`Interpreter::DIRECT`] if the state has it itself.
+    pub current: u8,
+    /// In a frame: the caller's.
+    pub previous: u8,
+    /// In a frame: its code object.
+    pub code: u8,
+    /// In a frame: its instruction.
+    pub instruction: u8,
+    /// In a frame: the byte that says where one call of the interpreter's loop ends.
+    pub border: u8,
+    /// How it says so.
+    pub borders: Borders,
+    /// In a code object: its first line.
+    pub line: u8,
+    /// In a code object: its name, its file and its table of lines.
+    pub names: [u8; 3],
+}
+
+/// What [`Interpreter::border`] means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Borders {
+    /// Each frame has a call of the loop of its own (to 3.10). The instruction is a number.
+    All = 0,
+    /// Where the byte is not 0, the frame is the outermost one of its call (3.11).
+    Entries = 1,
+    /// Where the byte is at least 3, the frame has no code, and the one before it was the outermost (3.12 and later).
+    Shims = 3,
+}
+
+impl Interpreter {
+    /// See [`Interpreter::current`].
+    pub const DIRECT: u8 = u8::MAX;
+
+    /// The words of [`Switch::interpreter`].
+    pub fn words(self) -> [u64; INTERPRETER_WORDS] {
+        let low = [
+            self.first,
+            self.current,
+            self.previous,
+            self.code,
+            self.instruction,
+            self.border,
+            self.borders as u8,
+            self.line,
+        ];
+        let [name, file, lines] = self.names;
+        let high = [name, file, lines, 0, 0, 0, 0, 0];
+        [self.key, self.code_type, u64::from_le_bytes(low), u64::from_le_bytes(high)]
+    }
+
+    /// Reads them.
+    pub fn from_words([key, code_type, low, high]: [u64; INTERPRETER_WORDS]) -> Self {
+        let [first, current, previous, code, instruction, border, borders, line] =
+            low.to_le_bytes();
+        let borders = match borders {
+            0 => Borders::All,
+            1 => Borders::Entries,
+            _ => Borders::Shims,
+        };
+        let [name, file, lines, ..] = high.to_le_bytes();
+        Self {
+            key,
+            code_type,
+            first,
+            current,
+            previous,
+            code,
+            instruction,
+            border,
+            borders,
+            line,
+            names: [name, file, lines],
+        }
+    }
+
+    /// Tells a code object from a later one at its address, by the aligned word with its first line and the words at
+    /// [`Interpreter::names`], which `word` reads.
+    pub fn check<E>(&self, mut word: impl FnMut(u64) -> Result<u64, E>) -> Result<u32, E> {
+        let line = word(u64::from(self.line) & !7)?;
+        let mut words = [line; 4];
+        for (place, offset) in words[1..].iter_mut().zip(self.names) {
+            *place = word(offset.into())?;
+        }
+        let [.., a, b, c, d] = hash(words).to_le_bytes();
+        Ok(u32::from_le_bytes([a, b, c, d]))
+    }
+}
+
+/// Of a stack's words.
 pub fn hash(frames: impl IntoIterator<Item = u64>) -> u64 {
     frames.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, frame| {
         (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)

@@ -62,6 +62,7 @@ static KERNEL: Linux = Linux::new();
 static HOOKS: Hooks = Hooks {
     register_fork: libc::register_fork,
     on_thread_exit,
+    thread_value: libc::get_specific,
     environment,
     program_settings: program::settings,
     message: program::message,

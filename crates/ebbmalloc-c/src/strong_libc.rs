@@ -20,6 +20,7 @@ mod names {
         ) -> c_int;
         pub fn pthread_key_delete(key: u32) -> c_int;
         pub fn pthread_setspecific(key: u32, value: *const u8) -> c_int;
+        pub fn pthread_getspecific(key: u32) -> *mut u8;
         pub fn __errno_location() -> *mut c_int;
         pub fn fwrite(text: *const u8, size: usize, count: usize, stream: *mut c_void) -> usize;
     }
@@ -57,6 +58,15 @@ pub unsafe fn key_delete(key: u32) {
 pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
     // SAFETY: the key exists, since `key_create` made it (fn contract); any value may be stored.
     unsafe { names::pthread_setspecific(key, value) == 0 }
+}
+
+/// [`ebbmalloc_core::runtime::Hooks::thread_value`].
+///
+/// # Safety
+/// None beyond the type of the hook.
+pub unsafe fn get_specific(key: u32) -> *mut u8 {
+    // SAFETY: may be called at any time; a key that there is not has no value.
+    unsafe { names::pthread_getspecific(key) }
 }
 
 /// [`ebbmalloc_core::runtime::Hooks::errno_location`].

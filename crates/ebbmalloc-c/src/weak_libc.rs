@@ -16,6 +16,7 @@ type PthreadAtfork = unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler)
 type KeyCreate = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut u8)) -> c_int;
 type KeyDelete = unsafe extern "C" fn(u32) -> c_int;
 type SetSpecific = unsafe extern "C" fn(u32, *const u8) -> c_int;
+type GetSpecific = unsafe extern "C" fn(u32) -> *mut u8;
 type ErrnoLocation = unsafe extern "C" fn() -> *mut c_int;
 type Fwrite = unsafe extern "C" fn(*const u8, usize, usize, *mut c_void) -> usize;
 
@@ -78,6 +79,18 @@ pub unsafe fn set_specific(key: u32, value: *const u8) -> bool {
         // SAFETY: the key exists, since `key_create` made it (fn contract); any value may be stored.
         Some(set) => unsafe { set(key, value) == 0 },
         None => false,
+    }
+}
+
+/// [`ebbmalloc_core::runtime::Hooks::thread_value`].
+///
+/// # Safety
+/// None beyond the type of the hook.
+pub unsafe fn get_specific(key: u32) -> *mut u8 {
+    match weak_function!("pthread_getspecific" as GetSpecific) {
+        // SAFETY: may be called at any time; a key that there is not has no value.
+        Some(get) => unsafe { get(key) },
+        None => core::ptr::null_mut(),
     }
 }
 

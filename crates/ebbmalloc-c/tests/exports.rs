@@ -29,8 +29,8 @@ const VARIABLES: &str = "malloc_conf malloc_conf_2_conf_harder malloc_message";
 const WANTED_NAMES: &str = "PyMem_GetAllocator PyMem_SetAllocator PyMem_SetupDebugHooks Py_IsInitialized Py_PreInitialize \
     _Py_MergeZeroLocalRefcount _ZSt15get_new_handlerv _ZSt17__throw_bad_allocv __errno_location \
     __libc_dlopen_mode __libc_dlsym __libc_single_threaded __register_atfork _r_debug dl_iterate_phdr dladdr \
-    dlerror dlsym environ fwrite pthread_atfork pthread_key_create pthread_key_delete \
-    pthread_setspecific";
+    dlerror dlsym environ fwrite pthread_atfork pthread_getspecific pthread_key_create \
+    pthread_key_delete pthread_setspecific";
 
 fn output(program: &str, arguments: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(file).output();

@@ -35,7 +35,7 @@
 //! let process = Process(File::open("/proc/self/mem").unwrap());
 //! let mut frames = [0; 64];
 //! // SAFETY: the registers are those of this frame, which lives until the walk is done.
-//! let count = unsafe { Unwinder::new().walk(&process, Registers::here(), false, &mut frames) };
+//! let count = unsafe { Unwinder::new().walk(&process, Registers::here(), false, &mut frames, &mut []) };
 //! assert!(count > 1, "this frame and its callers");
 //! ```
 #![cfg_attr(not(test), no_std)]

@@ -48,7 +48,7 @@ fn deeper(levels: usize, walk: Walk) -> Vec<usize> {
 fn walk_here(unwinder: &mut Unwinder, process: &Process, most: usize) -> Vec<usize> {
     let mut frames = vec![0; most];
     // SAFETY: this frame's own registers.
-    let count = unsafe { unwinder.walk(process, Registers::here(), false, &mut frames) };
+    let count = unsafe { unwinder.walk(process, Registers::here(), false, &mut frames, &mut []) };
     frames.truncate(count);
     frames
 }
@@ -98,7 +98,7 @@ fn registers_that_lead_nowhere_end_the_walk() {
         Registers { sp: usize::MAX & !15, fp: usize::MAX & !15, ..here },
     ] {
         // SAFETY: none; that the walk survives is what is tested: it asks before it reads.
-        let count = unsafe { unwinder.walk(&process, wrong, false, &mut frames) };
+        let count = unsafe { unwinder.walk(&process, wrong, false, &mut frames, &mut []) };
         assert!(count <= frames.len());
     }
 }
@@ -111,7 +111,9 @@ fn unknown_code_is_asked_for_ever_more_seldom() {
     let here = Registers::here();
     for _ in 0..1000 {
         // SAFETY: these are this thread's registers but for `pc`, and no module has 16 as an address, so the walk reads no table.
-        unsafe { unwinder.walk(&process, Registers { pc: 16, ..here }, false, &mut [0; 8]) };
+        unsafe {
+            unwinder.walk(&process, Registers { pc: 16, ..here }, false, &mut [0; 8], &mut [])
+        };
     }
     assert!(process.readings.load(Ordering::Relaxed) < 12);
 }

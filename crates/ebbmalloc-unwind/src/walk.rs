@@ -49,7 +49,8 @@ impl Unwinder {
 
     /// Writes the return addresses of the stack of which `registers` are the innermost frame's to
     /// `frames`, the innermost first; returns how many. With `skip_own`, the innermost frames are left
-    /// out that lie in the same code as `registers`: the caller's library.
+    /// out that lie in the same code as `registers`: the caller's library. `stacks` gets their stack pointers: a frame's
+    /// variables lie between its own and the next one.
     ///
     /// # Safety
     /// `registers` are the calling thread's, of a frame that is still there.
@@ -59,6 +60,7 @@ impl Unwinder {
         registers: Registers,
         skip_own: bool,
         frames: &mut [usize],
+        stacks: &mut [usize],
     ) -> usize {
         self.modules.next_walk();
         let mut stack = Stack { host, pages: [usize::MAX; 2] };
@@ -76,6 +78,9 @@ impl Unwinder {
             own = own && self.modules.are_one_code(caller.pc - 1, registers.pc);
             if !own {
                 *place = caller.pc;
+                if let Some(place) = stacks.get_mut(count) {
+                    *place = caller.sp;
+                }
                 count += 1;
             }
         }

@@ -19,6 +19,8 @@ pub(super) struct Place {
     pub(super) runtime: u64,
     /// The address of `PyType_Type`, the type of types.
     pub(super) type_of_types: u64,
+    /// The address of `PyCode_Type`, the type of code objects.
+    pub(super) type_of_code: u64,
     /// Major and minor version.
     pub(super) version: (u8, u8),
     /// The writable data of the file that defines it.
@@ -30,6 +32,7 @@ struct Defining<'a> {
     file: &'a Path,
     runtime: u64,
     type_of_types: u64,
+    type_of_code: u64,
 }
 
 /// Where `_PyRuntime` is, its version, its data.
@@ -40,6 +43,7 @@ pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Un
     Ok(Place {
         runtime: found.runtime,
         type_of_types: found.type_of_types,
+        type_of_code: found.type_of_code,
         version,
         data: data(mappings, found.file),
     })
@@ -62,7 +66,8 @@ fn defining<'a>(target: &Target, mappings: &'a [Mapping]) -> Option<Defining<'a>
             continue;
         }
         seen.push(file);
-        if let Some(([runtime, type_of_types], kind)) = symbols(&target.path_of(file)) {
+        if let Some(([runtime, type_of_types, type_of_code], kind)) = symbols(&target.path_of(file))
+        {
             let base = match kind {
                 ObjectKind::Executable => 0,
                 // The first mapping shows the file's beginning, which has the address 0.
@@ -72,29 +77,31 @@ fn defining<'a>(target: &Target, mappings: &'a [Mapping]) -> Option<Defining<'a>
                 file,
                 runtime: base.wrapping_add(runtime),
                 type_of_types: base.wrapping_add(type_of_types),
+                type_of_code: base.wrapping_add(type_of_code),
             });
         }
     }
     None
 }
 
-/// `_PyRuntime` and `PyType_Type` of a file that defines both.
-fn symbols(path: &Path) -> Option<([u64; 2], ObjectKind)> {
+/// `_PyRuntime`, `PyType_Type` and `PyCode_Type` of a file that defines them.
+fn symbols(path: &Path) -> Option<([u64; 3], ObjectKind)> {
     let data = ReadCache::new(NamedFile::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
     if file.architecture() != object::Architecture::X86_64 || !file.is_64() {
         return None;
     }
-    let mut found = [None; 2];
+    let mut found = [None; 3];
     for symbol in file.dynamic_symbols().filter(|it| it.is_definition()) {
         match symbol.name() {
             Ok("_PyRuntime") => found[0] = Some(symbol.address()),
             Ok("PyType_Type") => found[1] = Some(symbol.address()),
+            Ok("PyCode_Type") => found[2] = Some(symbol.address()),
             _ => {}
         }
     }
     // A program with an address of its own is ET_EXEC; everything else moves.
-    Some(([found[0]?, found[1]?], file.kind()))
+    Some(([found[0]?, found[1]?, found[2]?], file.kind()))
 }
 
 /// The version in `python3.11`, `libpython3.8.so.1.0`; or what it is otherwise. A debugging build (`3.11d`) or a

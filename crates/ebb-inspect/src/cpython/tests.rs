@@ -107,8 +107,13 @@ fn a_table_of_another_build_is_refused() {
         memory.write(BASE, b"xdebugpy");
         memory.write_word(BASE + 8, version);
         memory.write_word(BASE + 16, free_threaded);
-        let place =
-            locate::Place { runtime: BASE, type_of_types: 0, version: (3, 14), data: Vec::new() };
+        let place = locate::Place {
+            runtime: BASE,
+            type_of_types: 0,
+            type_of_code: 0,
+            version: (3, 14),
+            data: Vec::new(),
+        };
         Layout::of(&mut Reader::new(&memory), &place)
     };
     assert!(table(0x030e_0af0, 0).is_ok());

@@ -6,7 +6,8 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use ebb_stats::profile::{
-    ASKED, BUCKETS, BYTES, DEPTH, Request, STACK_WORDS, State, TALLY_WORDS, hash,
+    ASKED, BUCKETS, BYTES, Frame, INTERPRETER, Interpreter, PYTHON, Request, STACK_WORDS, State,
+    TALLY_WORDS, WORDS, hash,
 };
 
 use crate::memory::{Memory, Reader, Unreadable, unless_torn};
@@ -21,7 +22,7 @@ const ATTEMPTS: u32 = 4;
 /// What was allocated from one stack, all threads together, estimated from samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// Return addresses, the innermost first.
+    /// All its words, which tell it from others.
     pub frames: Vec<u64>,
     /// Samples that are live.
     pub samples: u64,
@@ -49,28 +50,66 @@ pub fn state(memory: &dyn Memory, address: u64) -> Result<State, Unreadable> {
     State::from_bytes(&bytes).ok_or(Unreadable::Gone)
 }
 
-/// Writes `request` into the switch at `address` of process `pid`, whose memory is `memory`: all that is ever written into
-/// a process. Returns the word that [`State::answered`] will be.
+/// Writes `request` into the switch at `address` of process `pid`, whose memory is `memory`: with [`tell`] all that is ever
+/// written into a process. Returns the word that [`State::answered`] will be.
 pub fn ask(
     pid: i32,
     memory: &dyn Memory,
     address: u64,
     request: Request,
 ) -> Result<u64, Unreadable> {
+    let word = request.word();
+    let at = address + ASKED as u64;
+    put(pid, memory, address, &[(at, word), (at + 8, 0)])?;
+    Ok(word)
+}
+
+/// Says there how the process's CPython lies in memory.
+pub fn tell(
+    pid: i32,
+    memory: &dyn Memory,
+    address: u64,
+    interpreter: Interpreter,
+) -> Result<(), Unreadable> {
+    let places = (address + INTERPRETER as u64..).step_by(8);
+    let mut words: Vec<(u64, u64)> = places.zip(interpreter.words()).collect();
+    words.reverse();
+    put(pid, memory, address, &words)
+}
+
+/// Writes words of the switch at `address`, one after the other.
+fn put(
+    pid: i32,
+    memory: &dyn Memory,
+    address: u64,
+    words: &[(u64, u64)],
+) -> Result<(), Unreadable> {
     let file = OpenOptions::new().write(true).open(format!("/proc/{pid}/mem"));
     let file = file.map_err(|error| Unreadable::from_io(&error))?;
     // The number may be another process's by now, whose memory the file shows then.
     state(memory, address)?;
-    let word = request.word();
-    let at = address + ASKED as u64;
-    for (at, word) in [(at, word), (at + 8, 0)] {
+    for &(at, word) in words {
         let written = file.write_at(&word.to_ne_bytes(), at);
         match written.map_err(|error| Unreadable::from_io_at(&error, at))? {
             8 => {}
             _ => return Err(Unreadable::Gone),
         }
     }
-    Ok(word)
+    Ok(())
+}
+
+impl Stack {
+    /// Return addresses, the innermost first.
+    pub fn addresses(&self) -> &[u64] {
+        let end = self.frames.iter().position(|&it| it == PYTHON);
+        &self.frames[..end.unwrap_or(self.frames.len())]
+    }
+
+    /// Frames of Python, the innermost first.
+    pub fn python(&self) -> impl Iterator<Item = Frame> {
+        let words = self.frames.get(self.addresses().len() + 1..).unwrap_or_default();
+        words.as_chunks().0.iter().map(|&words| Frame::from_words(words))
+    }
 }
 
 /// All stacks of the table at `table`.
@@ -112,7 +151,7 @@ fn chain(reader: &mut Reader<'_>, bucket: u64) -> Result<Option<Vec<Stack>>, Unr
     let mut at = reader.word(bucket)?;
     while at != 0 {
         let [next, sum, depth, tally] = words::<STACK_WORDS>(reader, at)?;
-        if !seen.insert(at) || depth > DEPTH as u64 || stacks.len() > MOST_STACKS {
+        if !seen.insert(at) || depth > WORDS as u64 || stacks.len() > MOST_STACKS {
             return Ok(None);
         }
         let first = at.wrapping_add(8 * STACK_WORDS as u64);

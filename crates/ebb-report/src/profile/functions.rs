@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use ebb_allocators::Allocator;
-use ebb_process::profile::{Growth, Profile, Stack, Sum};
+use ebb_process::profile::{Growth, Location, Profile, Stack, Sum};
 use ebb_process::symbols::Line;
 
 use super::shown::{Shown, in_words, rank};
@@ -90,9 +90,16 @@ fn is_start(function: &str) -> bool {
     function == "main" || STARTS.iter().any(|name| function.starts_with(name))
 }
 
-/// The functions of a stack from the first on that is the program's own.
+/// The functions of a stack from the first on that is the program's own. Where CPython runs the program, its own functions
+/// are left out.
 pub(super) fn own<'a>(profile: &'a Profile, stack: &'a Stack) -> Vec<&'a Line> {
-    let all: Vec<&Line> = profile.lines(stack).collect();
+    let locations = || stack.locations.iter().map(|&at| &profile.locations[at]);
+    let has_python = locations().any(Location::is_python);
+    let is_left_out = |it: &Location| {
+        has_python && it.module.is_some_and(|at| profile.modules[at].is_interpreter())
+    };
+    let all = locations().filter(|it| !is_left_out(it)).flat_map(|it| &it.lines);
+    let all: Vec<&Line> = all.collect();
     let first = all.iter().position(|line| !is_helper(&line.function)).unwrap_or(0);
     all[first..].to_vec()
 }
@@ -110,35 +117,40 @@ pub(super) struct Row {
 
 /// By function, what grows first, then the largest.
 pub(super) fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
-    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    // Methods of many classes have one name.
+    let mut rows: BTreeMap<(&str, Option<&str>), Row> = BTreeMap::new();
     let other = match shown {
         Shown::Live => Shown::Allocated,
         Shown::Allocated => Shown::Live,
     };
-    for stack in &profile.stacks {
+    // The place of a function is where it allocates most.
+    let mut stacks: Vec<&Stack> = profile.stacks.iter().collect();
+    stacks.sort_by(|a, b| shown.of(b).bytes.total_cmp(&shown.of(a).bytes));
+    for stack in stacks {
         let sum = shown.of(stack);
         let lines = own(profile, stack);
         let mut seen = HashSet::new();
         for (depth, line) in lines.iter().enumerate() {
             // A function that calls itself has its callees once.
-            if !seen.insert(&line.function) {
+            let key = (line.function.as_str(), line.file.as_deref());
+            if !seen.insert(key) {
                 continue;
             }
-            let row = rows.entry(&line.function).or_default();
+            let row = rows.entry(key).or_default();
             row.with_callees += sum.bytes;
+            if row.place.is_empty() || depth == 0 && row.own.bytes == 0.0 {
+                row.place = in_words(line);
+            }
             if depth == 0 {
                 row.own.add(sum);
                 row.variance += sum.error(profile.interval as f64).powi(2);
                 row.other += other.of(stack).bytes;
                 row.growth.add(stack.growth.unwrap_or_default());
             }
-            if row.place.is_empty() {
-                row.place = in_words(line);
-            }
         }
     }
     let mut rows: Vec<(String, Row)> =
-        rows.into_iter().map(|(name, row)| (name.to_owned(), row)).collect();
+        rows.into_iter().map(|((name, _), row)| (name.to_owned(), row)).collect();
     rows.retain(|(name, row)| row.own.bytes > 0.0 || row.with_callees > 0.0 && !is_start(name));
     rows.sort_by(|(_, a), (_, b)| {
         let by = |row: &Row| (rank(row.growth, shown), row.own.bytes, row.with_callees);

@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", value_parser = output)]
     output: Option<Output>,
 
+    /// Leave frames of Python out: show the interpreter's own functions
+    #[arg(long)]
+    native: bool,
+
     /// Only the process itself, without its descendants
     #[arg(long)]
     no_children: bool,
@@ -186,7 +190,7 @@ fn begin(args: &Args, pid: i32, counters: &Counters, is_new: bool) -> Result<Ses
     const PATIENCE: Duration = Duration::from_secs(5);
     let until = Instant::now() + PATIENCE;
     loop {
-        match Session::begin(pid, counters, args.interval) {
+        match Session::begin(pid, counters, args.interval, !args.native) {
             Err(NoProfile::OtherAllocator) if is_new && Instant::now() < until => {
                 counters.forget(pid);
                 std::thread::sleep(Duration::from_millis(2));
@@ -246,7 +250,7 @@ fn follow(
 }
 
 /// The profiles of all processes that can be read, without names.
-pub(super) fn looks(sessions: &[(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
+pub(super) fn looks(sessions: &mut [(i32, Session)]) -> Result<Vec<Look>, (i32, NoProfile)> {
     let (mut looks, mut refused) = (Vec::new(), None);
     for (pid, session) in sessions {
         match session.look() {

@@ -2,6 +2,8 @@
 //! cannot work is one line.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
+mod python;
+
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "shared by all test programs")]
 mod harness;
@@ -202,9 +204,17 @@ fn a_planted_leak_is_the_first_stack_in_c_rust_and_python() {
     assert!(first(&done.stdout).contains("planted rust.rs:"), "{}", done.all());
 
     let python = started(Command::new("python3").args(["-c", PYTHON]));
-    let done = profile(&python.pid(), &["--for", "3s"]);
-    done.expect(0, &["PyEval"], &[]);
-    assert!(first(&done.stdout).contains("Py"), "{}", done.all());
+    let done = profile(&python.pid(), &["--for", "3s", "-o", files[0].to_str().expect("a path")]);
+    assert!(first(&done.stdout).starts_with("<module> <string>:7"), "{}", done.all());
+    let mut go = Command::new("go");
+    let top = Finished::by(go.args(["tool", "pprof", "-top", "-lines"]).arg(&files[0]));
+    top.expect(0, &["<module> <string>:7"], &[]);
+    let done = profile(&python.pid(), &["--for", "2s", "--native"]);
+    assert!(
+        done.stdout.contains("_PyEval_") && !done.stdout.contains("<string>"),
+        "{}",
+        done.all()
+    );
 }
 
 #[test]

@@ -50,7 +50,7 @@ static volatile uint64_t *find_switch(void) {
     while (fgets(line, sizeof line, maps)) {
         if (sscanf(line, "%lx-%lx %4s", &from, &to, flags) != 3 || flags[1] != 'w' || !strstr(line, ".so")) continue;
         for (; from < to; from += 64)
-            if (!memcmp((void *)from, "ebbprof\0\1", 9)) {
+            if (!memcmp((void *)from, "ebbprof\0\2", 9)) {
                 fclose(maps);
                 return (uint64_t *)from;
             }

@@ -59,7 +59,7 @@ impl Profile {
             // SAFETY: `for_each_stack` gives stacks of the table, which the lock keeps.
             let frames = unsafe {
                 table.for_each_tally(stack, &mut |_, sums| total.add(shown(table, sums)));
-                Stack::frames(stack)
+                Stack::addresses(stack)
             };
             if total != Sums::default() {
                 each(frames, &total);
@@ -108,7 +108,7 @@ fn write_stack(table: &mut Table, stack: *mut Stack, lg: u32, write: &mut dyn Fn
     }
     write(b"@");
     // SAFETY: the caller passes a stack of the table, which the lock keeps.
-    for &frame in unsafe { Stack::frames(stack) } {
+    for &frame in unsafe { Stack::addresses(stack) } {
         let mut line = Line::new();
         line.push(b" ");
         line.push_hex(frame);

@@ -14,7 +14,7 @@ mod table;
 mod tests;
 
 pub use records::{Sample, Sampled, Thread};
-pub use table::DEPTH;
+pub use table::{DEPTH, WORDS};
 
 use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::metadata::Metadata;

@@ -7,7 +7,7 @@ use crate::base::metadata::Metadata;
 use crate::os::Os;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use ebb_stats::profile::{STACK_WORDS, TALLY_WORDS};
+use ebb_stats::profile::{PYTHON, STACK_WORDS, TALLY_WORDS};
 
 /// Sums of a stack, a thread, or all.
 #[repr(C)]
@@ -150,6 +150,16 @@ impl Stack {
     pub(super) unsafe fn frames<'a>(stack: *mut Self) -> &'a [usize] {
         // SAFETY: the addresses were written after the head when the stack was made.
         unsafe { core::slice::from_raw_parts(Self::first_frame(stack), (*stack).depth) }
+    }
+
+    /// Its return addresses alone, without frames of Python.
+    ///
+    /// # Safety
+    /// As [`Stack::frames`].
+    pub(super) unsafe fn addresses<'a>(stack: *mut Self) -> &'a [usize] {
+        // SAFETY: the stack is in the table, whose lock is held for `'a` (fn contract).
+        let frames = unsafe { Self::frames(stack) };
+        frames.split(|&word| word as u64 == PYTHON).next().unwrap_or_default()
     }
 }
 

@@ -13,8 +13,8 @@ use crate::os::Os;
 use core::ptr::{NonNull, null_mut};
 use ebb_stats::profile::BUCKETS;
 
-/// Return addresses that are kept of a stack.
-pub use ebb_stats::profile::DEPTH;
+/// Return addresses, and words, that are kept of a stack.
+pub use ebb_stats::profile::{DEPTH, WORDS};
 
 type Buckets = [*mut Stack; BUCKETS];
 
@@ -177,7 +177,7 @@ impl Table {
         sampled: &Sampled,
     ) -> Option<NonNull<Sample>> {
         let Sampled { thread, frames, weight, usable_bytes, block: (block, _) } = *sampled;
-        let Some(stack) = self.stack(os, metadata, &frames[..frames.len().min(DEPTH)]) else {
+        let Some(stack) = self.stack(os, metadata, &frames[..frames.len().min(WORDS)]) else {
             self.refused += 1;
             return None;
         };

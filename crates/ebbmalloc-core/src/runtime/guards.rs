@@ -52,7 +52,7 @@ fn end(what: Corruption, address: usize) -> ! {
 fn with_stack<R>(work: impl FnOnce(By) -> R) -> Option<R> {
     thread::set_apart(|| {
         let mut frames = [0; DEPTH];
-        let depth = backtrace::walk(&mut frames);
+        let depth = backtrace::walk(&mut frames, &mut []);
         work(By { thread: HEAP.os.gettid(), stack: &frames[..depth] })
     })
 }

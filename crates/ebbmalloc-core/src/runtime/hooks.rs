@@ -17,6 +17,8 @@ pub struct Hooks {
     /// once, `pthread_setspecific` each time). May allocate. False where threads cannot be had.
     pub on_thread_exit:
         unsafe fn(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool,
+    /// The calling thread's value of a key of somebody else (`pthread_getspecific`); null where there is none.
+    pub thread_value: unsafe fn(key: u32) -> *mut u8,
     /// The value of an environment variable, as bytes without the final NUL; from `environ` once
     /// libc has set it, else from /proc/self/environ (read into static memory of the face). None
     /// in a set-uid program. `name` comes without `=`.
@@ -47,6 +49,7 @@ impl Hooks {
     pub const NONE: Self = Self {
         register_fork: |_, _, _| false,
         on_thread_exit: |_, _| false,
+        thread_value: |_| core::ptr::null_mut(),
         environment: |_| None,
         program_settings: |_| None,
         message: |_| false,

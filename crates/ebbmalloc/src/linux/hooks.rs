@@ -11,6 +11,8 @@ static KERNEL: Linux = Linux::new();
 static HOOKS: Hooks = Hooks {
     register_fork,
     on_thread_exit,
+    // SAFETY: may be called at any time; a key that there is not has no value.
+    thread_value: |key| unsafe { libc::pthread_getspecific(key).cast() },
     environment,
     program_settings: |_| None,
     message: |_| false,

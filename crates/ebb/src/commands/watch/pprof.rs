@@ -77,7 +77,7 @@ fn profile(
         if sessions.iter().any(|(known, _)| *known == pid) {
             continue;
         }
-        match Session::begin(pid, &counters, DEFAULT_LG) {
+        match Session::begin(pid, &counters, DEFAULT_LG, true) {
             Ok(session) => sessions.push((pid, session)),
             Err(why) => refused = Some(format!("{name}: process {pid}: {why}\n")),
         }

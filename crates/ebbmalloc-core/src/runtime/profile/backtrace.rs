@@ -37,14 +37,14 @@ impl Host for Kernel {
     }
 }
 
-/// Return addresses of the calling thread's stack, the innermost first, as many as `frames` takes;
-/// returns how many. The thread is marked as busy, so that no signal handler comes here.
+/// Return addresses of the calling thread's stack, the innermost first, as many as `frames` takes, with their stack
+/// pointers; returns how many. The thread is marked as busy, so that no signal handler comes here.
 #[inline(never)]
-pub(crate) fn walk(frames: &mut [usize]) -> usize {
+pub(crate) fn walk(frames: &mut [usize], stacks: &mut [usize]) -> usize {
     let here = Registers::here();
     let _guard = LOCK.lock(&HEAP.os);
     // SAFETY: the lock is held; the registers are this very function's.
-    unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames) }
+    unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames, stacks) }
 }
 
 /// In the child of a fork.

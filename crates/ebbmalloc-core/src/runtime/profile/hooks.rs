@@ -47,11 +47,12 @@ pub unsafe fn set_dump_listener(listener: *mut ()) {
     AFTER_DUMP.store(listener, Ordering::Release);
 }
 
-/// Return addresses of the calling thread's stack, as many as `frames` takes; returns how many.
-pub(super) fn walk(frames: &mut [usize]) -> usize {
+/// Return addresses of the calling thread's stack, as many as `frames` takes, and where our own walk finds them the stack
+/// pointers; returns how many.
+pub(super) fn walk(frames: &mut [usize], stacks: &mut [usize]) -> usize {
     let walk = WALK.load(Ordering::Acquire);
     if walk.is_null() {
-        return backtrace::walk(frames);
+        return backtrace::walk(frames, stacks);
     }
     let mut depth = 0;
     // SAFETY: the promise of who set it.
@@ -77,6 +78,6 @@ unsafe extern "C" fn walk_by_tables(frames: *mut *mut c_void, depth: *mut c_uint
     // SAFETY: the caller's arrays, as the type says.
     unsafe {
         let frames = core::slice::from_raw_parts_mut(frames.cast::<usize>(), most as usize);
-        *depth = u32_of(backtrace::walk(frames));
+        *depth = u32_of(backtrace::walk(frames, &mut []));
     }
 }

@@ -19,7 +19,9 @@ use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, MOST_BYTES, Request, Switch};
+use ebb_stats::profile::{
+    ACCUMULATES, ACTIVE, BY_SETTINGS, Interpreter, MOST_BYTES, Request, Switch,
+};
 
 /// Freed memory that is worth a thread, or a tick without a pause after it: the usual [`attention`].
 pub(crate) const START_BYTES: usize = 2 << 20;
@@ -45,6 +47,11 @@ static UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(crate) fn attention() -> usize {
     SWITCH.attention.load(Ordering::Relaxed)
+}
+
+/// What a tool has said of the process's CPython.
+pub(super) fn interpreter() -> Option<Interpreter> {
+    SWITCH.interpreter()
 }
 
 /// In a slow operation, without a lock: answers a tool that has called.

@@ -5,10 +5,10 @@ use super::super::instance::HEAP;
 use super::super::observer::Observer;
 use super::super::profile_settings::{is_active, is_on};
 use super::super::{in_force, thread};
-use super::{dumps, hooks, lease};
+use super::{dumps, hooks, lease, python};
 use crate::base::exact::usize_of;
 use crate::profile::interval::Weight;
-use crate::profile::{DEPTH, Sampled, Thread};
+use crate::profile::{DEPTH, Sampled, Thread, WORDS};
 use core::ptr::NonNull;
 
 /// Adds a new block of `bytes` usable bytes, that was chosen with a mean interval of `2^lg`, to the
@@ -22,9 +22,10 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
     let weight = Weight::of(bytes, lg);
     // A signal handler that interrupted a request is not sampled: it may wait for nothing.
     let sampled = thread::set_apart(|| {
-        let mut frames = [0; DEPTH];
+        let (mut frames, mut stacks) = ([0; WORDS], [0; DEPTH]);
         let most = DEPTH.min(usize_of(in_force::number(Id::ProfBtMax)));
-        let depth = hooks::walk(&mut frames[..most]);
+        let depth = hooks::walk(&mut frames[..most], &mut stacks);
+        let depth = depth + python::walk(&mut frames[depth..], &stacks[..depth]);
         let Some(thread) = thread_of(observer) else {
             return;
         };
