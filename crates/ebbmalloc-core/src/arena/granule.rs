@@ -123,7 +123,7 @@ pub struct Granule {
     /// Slab: pages that were resident at some time; a page of these that is not resident now was
     /// returned, and faults again when it is touched.
     pub used: u64,
-    /// Slab: pages on which no slot was live at the last tick. Large block: 1 if a guard is after it.
+    /// Slab: pages on which no slot was live at the last tick. Large block: whether a guard is after it.
     pub seen: u64,
     /// Slab: pages from which a slot was taken at tick `stamp`. Large block: address of its sample's record, or 0; only
     /// the block's owner uses it.

@@ -7,7 +7,6 @@
 use super::Arena;
 use super::extents::Extents;
 use super::granule::{FREE_PENDING, FROM_DIRTY, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED};
-use super::huge_pages::GUARDED_FROM;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::exact::usize_of;
 use crate::base::lock::Wait;
@@ -28,6 +27,11 @@ pub struct LargeBlock {
     pub zero: bool,
 }
 
+/// What a large block's `seen` says of a guard after it: none, one that it is to get, one that is there.
+const NO_GUARD: u64 = 0;
+const WANTS_GUARD: u64 = 1;
+const HAS_GUARD: u64 = 2;
+
 impl Arena {
     /// Makes a block of at least `size` bytes aligned to `align`. `None` if the kernel gives no memory
     /// or the size is beyond all bounds. Without waiting, also if the lock is held.
@@ -44,9 +48,15 @@ impl Arena {
         }
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
         let mut extents = self.lock_if(os, wait)?;
-        let head = extents.allocate_for_large(os, bytes, granules_for(align))?;
+        let align = granules_for(align);
+        let is_guarded = extents.is_guarded(os, bytes, align);
+        let head = extents.allocate_for_large(os, bytes, align, is_guarded)?;
         // SAFETY: the extent is ours alone.
-        Some(unsafe { self.make_large(os, &mut extents, head, bytes, tick) })
+        unsafe {
+            let block = self.make_large(os, &mut extents, head, bytes, tick);
+            (*head).seen = if is_guarded { WANTS_GUARD } else { NO_GUARD };
+            Some(block)
+        }
     }
 
     /// Makes a block of `bytes` bytes, whole pages, out of the granules at `head`.
@@ -72,7 +82,7 @@ impl Arena {
             extents.large_counts.made(bytes);
             (*head).touched = 0;
             (*head).free = 0;
-            (*head).seen = 0;
+            (*head).seen = NO_GUARD;
             LargeBlock { start: (*head).base, zero: (*head).fill == Fill::Clean }
         }
     }
@@ -87,29 +97,28 @@ impl Arena {
         unsafe {
             self.ask_for_huge_pages(os, head, zeroed);
             let (bytes, room) = (usize_of((*head).bits), (*head).len as usize * GRANULE);
-            if bytes >= GUARDED_FROM
-                && os.guards_ends()
-                && bytes < room
-                && os.guard((*head).base + bytes, false)
+            if (*head).seen == WANTS_GUARD && bytes < room && os.guard((*head).base + bytes, false)
             {
-                (*head).seen = 1;
+                (*head).seen = HAS_GUARD;
             }
         }
     }
 
-    /// Undoes the guard of [`Arena::settle_large`], before the block's end changes. False if the kernel refuses: then nothing else may lie
-    /// there.
+    /// Undoes the guard of [`Arena::settle_large`], before the block's end changes. False if the kernel refuses: then
+    /// nothing else may lie there.
     ///
     /// # Safety
     /// `head` is a valid descriptor. If it is no live block's, a contract was broken that is found out later.
     pub(super) unsafe fn end_guard<O: Os>(&self, os: &O, head: *mut Granule) -> bool {
         // SAFETY: the descriptor is valid (fn contract); of a live block only its owner changes these fields.
         unsafe {
-            if (*head).kind != Kind::Large || (*head).seen == 0 {
+            if (*head).kind != Kind::Large || (*head).seen != HAS_GUARD {
                 return true;
             }
             let ended = os.guard((*head).base + usize_of((*head).bits), true);
-            (*head).seen = u64::from(!ended);
+            if ended {
+                (*head).seen = NO_GUARD;
+            }
             ended
         }
     }

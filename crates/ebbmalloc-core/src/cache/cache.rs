@@ -54,8 +54,9 @@ pub struct Cache {
     pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
     pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
-    /// By class: the stack's top when it was last looked at for wrong frees; 0: [`Cache::was_filled`]. Under the protocol.
-    pub(super) noted: UnsafeCell<[usize; CLASSES + 1]>,
+    /// By class: the stack's top when it was last looked at for wrong frees; 0: [`Cache::was_filled`]; last: how often
+    /// the cache was refilled. Under the protocol.
+    pub(super) noted: UnsafeCell<[usize; CLASSES + 2]>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
     pub(super) home: core::sync::atomic::AtomicU16,
@@ -144,7 +145,7 @@ impl Cache {
                 rations: UnsafeCell::new(null_mut()),
                 stacks: UnsafeCell::new(Stacks::NONE),
                 demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-                noted: UnsafeCell::new([0; CLASSES + 1]),
+                noted: UnsafeCell::new([0; CLASSES + 2]),
                 next: UnsafeCell::new(null_mut()),
             }
         }
