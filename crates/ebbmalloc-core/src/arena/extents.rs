@@ -57,8 +57,6 @@ pub struct Extents {
     pub large_blocks: usize,
     /// Live large blocks by class, and the number ever made.
     pub large_counts: LargeCounts,
-    /// Large blocks that could have had a guard.
-    pub(super) guardable: usize,
     pub(super) limited: bool,
     /// The program's hooks, which have to know where units begin and end.
     pub(super) borders: Borders,
@@ -91,7 +89,6 @@ impl Extents {
             large_bytes: 0,
             large_blocks: 0,
             large_counts: LargeCounts::NONE,
-            guardable: 0,
             limited: false,
             borders: Borders::NONE,
             fresh_granules: 0,

@@ -137,6 +137,23 @@ impl Arena {
         evidence.store(now, Ordering::Relaxed);
     }
 
+    /// Whether a new large block gets a guard: one for which there is new memory, and whose turn it is.
+    pub(super) fn is_guarded<O: Os>(
+        &self,
+        os: &O,
+        extents: &mut Extents,
+        bytes: usize,
+        align: u32,
+    ) -> bool {
+        let may_have = bytes >= GUARDED_FROM && align == 1 && !extents.limited && os.guards_ends();
+        // SAFETY: the lock is held (`extents` comes from its guard).
+        if !may_have || !unsafe { extents.dirty.best_fit(granules_for(bytes)) }.is_null() {
+            return false;
+        }
+        let earlier = self.frames.guardable.fetch_add(1, Ordering::Relaxed);
+        earlier < ALWAYS || earlier.is_multiple_of(RARELY)
+    }
+
     /// [`Os::discard`] of memory of this arena.
     ///
     /// # Safety
@@ -204,17 +221,6 @@ impl Arena {
 }
 
 impl Extents {
-    /// Whether a new large block gets a guard: one for which there is new memory, and whose turn it is.
-    pub(super) fn is_guarded<O: Os>(&mut self, os: &O, bytes: usize, align: u32) -> bool {
-        let may_have = bytes >= GUARDED_FROM && align == 1 && !self.limited && os.guards_ends();
-        // SAFETY: the lock is held (`&mut self` comes from the guard).
-        if !may_have || !unsafe { self.dirty.best_fit(granules_for(bytes)) }.is_null() {
-            return false;
-        }
-        self.guardable += 1;
-        self.guardable <= ALWAYS || self.guardable.is_multiple_of(RARELY)
-    }
-
     /// [`Extents::allocate`] for a large block: where it gets new pages, at the beginning of a huge page if it has room
     /// for one.
     pub(super) fn allocate_for_large<O: Os>(

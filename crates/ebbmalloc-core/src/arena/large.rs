@@ -49,7 +49,7 @@ impl Arena {
         let bytes = size.max(1).next_multiple_of(os.page_bytes());
         let mut extents = self.lock_if(os, wait)?;
         let align = granules_for(align);
-        let is_guarded = extents.is_guarded(os, bytes, align);
+        let is_guarded = self.is_guarded(os, &mut extents, bytes, align);
         let head = extents.allocate_for_large(os, bytes, align, is_guarded)?;
         // SAFETY: the extent is ours alone.
         unsafe {

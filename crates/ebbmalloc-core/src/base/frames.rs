@@ -27,6 +27,8 @@ pub struct Frames {
     pub scarce: AtomicBool,
     /// Live blocks that ask.
     pub asking: AtomicUsize,
+    /// Large blocks that could have had a guard.
+    pub guardable: AtomicUsize,
     /// By the logarithm of their size: whether blocks that ended were filled.
     pub filled: [AtomicI8; 20],
 }
@@ -40,6 +42,7 @@ impl Frames {
         wished: AtomicBool::new(false),
         scarce: AtomicBool::new(false),
         asking: AtomicUsize::new(0),
+        guardable: AtomicUsize::new(0),
         filled: [const { AtomicI8::new(0) }; 20],
     };
 

@@ -54,8 +54,7 @@ pub struct Cache {
     pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
     pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
-    /// By class: the stack's top when it was last looked at for wrong frees; 0: [`Cache::was_filled`]; last: how often
-    /// the cache was refilled. Under the protocol.
+    /// By class: the stack's top at the last look for wrong frees; 0: [`Cache::was_filled`]; last: refills. As `stacks`.
     pub(super) noted: UnsafeCell<[usize; CLASSES + 2]>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
