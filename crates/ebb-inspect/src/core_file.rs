@@ -142,7 +142,8 @@ impl Core {
         &self.mappings
     }
 
-    /// Reads what is not here of the mapped file `path` from that file. False if there is none, or another than at the dump.
+    /// Opens the mapped file `path`: its pages that the dump lacks are read from it. False if the file is gone, or has
+    /// changed since the dump.
     pub fn read_file_of(&mut self, path: &Path) -> bool {
         let first = self.mappings.iter().find(|it| it.file() == Some(path) && it.offset == 0);
         let (Some(first), Ok(file)) = (first, NamedFile::open(path)) else {

@@ -123,6 +123,16 @@ pub struct Location {
 }
 
 impl Location {
+    /// A place that is known by its line alone.
+    fn of(line: Line) -> Self {
+        Self { address: 0, module: None, lines: vec![line] }
+    }
+
+    /// A function without a file.
+    fn of_function(function: String) -> Self {
+        Self::of(Line { function, file: None, line: 0 })
+    }
+
     /// Whether it is in a program that is interpreted.
     pub fn is_python(&self) -> bool {
         self.module.is_none() && self.address == 0 && self.lines.iter().any(|it| it.file.is_some())
@@ -236,10 +246,6 @@ impl Profile {
     }
 
     fn of_live(name: &str, live: &Stacks) -> Self {
-        let location = |function: &String| {
-            let line = Line { function: function.clone(), file: None, line: 0 };
-            Location { address: 0, module: None, lines: vec![line] }
-        };
         let stack = |(bytes, objects, places): &(f64, f64, Vec<usize>)| Stack {
             // A file may say anything.
             locations: places.iter().copied().filter(|&at| at < live.functions.len()).collect(),
@@ -250,7 +256,7 @@ impl Profile {
             title: name.to_owned(),
             interval: live.interval,
             stacks: live.stacks.iter().map(stack).collect(),
-            locations: live.functions.iter().map(location).collect(),
+            locations: live.functions.iter().cloned().map(Location::of_function).collect(),
             ..Self::default()
         }
     }
@@ -259,8 +265,7 @@ impl Profile {
         if self.title.contains(", ") {
             return self;
         }
-        let line = Line { function: self.title.clone(), file: None, line: 0 };
-        self.locations.push(Location { address: 0, module: None, lines: vec![line] });
+        self.locations.push(Location::of_function(self.title.clone()));
         let root = self.locations.len() - 1;
         self.stacks.iter_mut().for_each(|it| it.locations.push(root));
         self
@@ -582,8 +587,7 @@ impl Look {
                 .map(|(codes, frame)| {
                     let line = line_of(codes, frame);
                     let at = *of_python.entry(line).or_insert_with_key(|line| {
-                        let lines = vec![line.clone()];
-                        profile.locations.push(Location { address: 0, module: None, lines });
+                        profile.locations.push(Location::of(line.clone()));
                         profile.locations.len() - 1
                     });
                     (at, frame)
@@ -681,10 +685,7 @@ mod tests {
     /// A stack of `native` functions with frames of Python, which are written as numbers, `|` after the last one of a call
     /// of the loop: the names of both, merged. `index` is that of the return address.
     fn merge(native: &[&str], python: &str, index: Option<usize>) -> String {
-        let location = |name: &str| {
-            let line = Line { function: name.to_owned(), file: None, line: 0 };
-            Location { address: 0, module: None, lines: vec![line] }
-        };
+        let location = |name: &str| Location::of_function(name.to_owned());
         let mut locations: Vec<Location> = native.iter().map(|name| location(name)).collect();
         let mut frames = Vec::new();
         for call in python.split_terminator('|') {

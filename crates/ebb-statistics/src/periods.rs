@@ -265,8 +265,8 @@ mod tests {
     const DAY: u32 = 24;
     const LEVEL: f64 = 400.0;
 
-    /// A service as one value an hour: a wave of the day, noise of which a part stays to the next hour, and every few days a
-    /// restart, after which memory grows to its level within hours.
+    /// A service as one value an hour: a daily wave, and noise that is correlated from hour to hour. Every few days it
+    /// restarts; then its memory grows to its level within hours.
     struct Service {
         random: fastrand::Rng,
         noise: f64,

@@ -26,12 +26,6 @@ const LEAST_SURE: i8 = -4;
 const UNPROVEN_FROM: usize = 32 << 20;
 /// From this size on a block begins at a huge page. Gaps between smaller ones raised the peak of *buffers* by 28 %.
 const ALIGNED_FROM: usize = UNPROVEN_FROM;
-/// From this size on a block may have a guard: 1.6 microseconds for two calls of the kernel, where the page faults of a
-/// block that is filled take 80. Of 100 KB they were 4 %.
-const GUARDED_FROM: usize = 256 << 10;
-/// So many blocks have one, and then one in [`RARELY`]: a granule for each raised the peak of *buffers* by up to 9 %.
-const ALWAYS: usize = 64;
-const RARELY: usize = 16;
 /// Most live blocks that ask: each cuts the mapping of the region in up to two places, of 65,530 that a process may have.
 const MOST_ASKING: usize = 1000;
 
@@ -135,23 +129,6 @@ impl Arena {
             _ => (before - 2).max(LEAST_SURE),
         };
         evidence.store(now, Ordering::Relaxed);
-    }
-
-    /// Whether a new large block gets a guard: one for which there is new memory, and whose turn it is.
-    pub(super) fn is_guarded<O: Os>(
-        &self,
-        os: &O,
-        extents: &mut Extents,
-        bytes: usize,
-        align: u32,
-    ) -> bool {
-        let may_have = bytes >= GUARDED_FROM && align == 1 && !extents.limited && os.guards_ends();
-        // SAFETY: the lock is held (`extents` comes from its guard).
-        if !may_have || !unsafe { extents.dirty.best_fit(granules_for(bytes)) }.is_null() {
-            return false;
-        }
-        let earlier = self.frames.guardable.fetch_add(1, Ordering::Relaxed);
-        earlier < ALWAYS || earlier.is_multiple_of(RARELY)
     }
 
     /// [`Os::discard`] of memory of this arena.
