@@ -2,12 +2,12 @@
 //! another allocator gains under the service's own load.
 //!
 //! This crate is the command line. It reads arguments, joins the libraries, prints. The libraries hold the rules:
-//! `ebb-process`, `ebb-allocators`, `ebb-diagnosis`, `ebb-trial`, `ebb-deploy`, `ebb-report`. From below:
+//! `ebb-process`, `ebb-allocators`, `ebb-node`, `ebb-diagnosis`, `ebb-trial`, `ebb-deploy`, `ebb-report`. From below:
 //!
 //! - [`exit`]: exit codes and failures.
 //! - `arguments`, `terminal`, `signals`, `paint`: times and sizes of an argument; stdout and stderr; what ends a
 //!   long command; colours.
-//! - `look`: one look at a target; `supervised`: in a process of its own.
+//! - `supervised`: a look in a process of its own.
 //! - `burst`: sends bursts of requests.
 //! - `relief`: makes a process or a cgroup give memory back.
 //! - `commands`: one verb per file.
@@ -18,7 +18,6 @@ mod burst;
 pub mod cli;
 mod commands;
 pub mod exit;
-mod look;
 mod paint;
 mod relief;
 mod signals;

@@ -67,27 +67,15 @@ impl Place {
     /// The memory cgroup that a user named: by its folder, by its path below the mount, or by the name
     /// of a folder anywhere below (a unit, or a container's number, whole or its start).
     pub fn find(asked: &str) -> Vec<Self> {
-        let Some(hierarchy) = hierarchy("memory").or_else(unified_hierarchy) else {
+        let Some(root) = Self::root() else {
             return Vec::new();
         };
-        let place = |folder: PathBuf| Self {
-            version: hierarchy.version,
-            mount: hierarchy.mount.clone(),
-            cpu: (hierarchy.version == 1)
-                .then(|| {
-                    let below = folder.strip_prefix(&hierarchy.mount).ok()?;
-                    let cpu = self::hierarchy("cpu")?.mount.join(below);
-                    cpu.is_dir().then_some(cpu)
-                })
-                .flatten(),
-            folder,
-        };
-        for folder in [PathBuf::from(asked), hierarchy.mount.join(asked.trim_start_matches('/'))] {
+        for folder in [PathBuf::from(asked), root.mount.join(asked.trim_start_matches('/'))] {
             // A folder of the memory hierarchy, not just any.
             if asked.contains('/') && folder.join("cgroup.procs").exists() {
                 let folder = fs::canonicalize(&folder).unwrap_or(folder);
-                if folder.starts_with(&hierarchy.mount) {
-                    return vec![place(folder)];
+                if folder.starts_with(&root.mount) {
+                    return vec![root.at(folder)];
                 }
             }
         }
@@ -95,12 +83,12 @@ impl Place {
             return Vec::new();
         }
         let mut found = Vec::new();
-        let mut folders = vec![hierarchy.mount.clone()];
+        let mut folders = vec![root.mount.clone()];
         while let Some(folder) = folders.pop() {
             for below in folders_in(&folder) {
                 let name = below.file_name().map(|name| name.to_string_lossy());
                 if name.is_some_and(|name| answers_to(&name, asked)) {
-                    found.push(place(below));
+                    found.push(root.at(below));
                 } else {
                     folders.push(below);
                 }
@@ -110,16 +98,47 @@ impl Place {
         found
     }
 
+    /// The root of the memory hierarchy that we see.
+    pub fn root() -> Option<Self> {
+        let Hierarchy { version, mount, .. } = hierarchy("memory").or_else(unified_hierarchy)?;
+        Some(Self { version, folder: mount.clone(), mount, cpu: None })
+    }
+
+    /// The root of the hierarchy that is mounted at `mount`; nothing where none is.
+    pub fn root_at(mount: &Path) -> Option<Self> {
+        let version = if mount.join("cgroup.controllers").exists() { 2 } else { 1 };
+        let (mount, folder) = (mount.to_owned(), mount.to_owned());
+        folder.join("cgroup.procs").exists().then_some(Self { version, mount, folder, cpu: None })
+    }
+
+    /// The cgroup of another folder of the same hierarchy.
+    fn at(&self, folder: PathBuf) -> Self {
+        let cpu = || {
+            let below = folder.strip_prefix(&self.mount).ok()?;
+            let cpu = hierarchy("cpu")?.mount.join(below);
+            cpu.is_dir().then_some(cpu)
+        };
+        let cpu = if self.version == 1 { cpu() } else { None };
+        Self { version: self.version, mount: self.mount.clone(), cpu, folder }
+    }
+
+    /// The cgroups directly below, without their folders in other hierarchies.
+    pub fn below(&self) -> Vec<Self> {
+        let below = folders_in(&self.folder).into_iter();
+        below.map(|folder| Self { folder, cpu: None, ..self.clone() }).collect()
+    }
+
+    /// Its own processes, without those of the cgroups below.
+    pub fn own_pids(&self) -> Vec<i32> {
+        pids_in(&self.folder)
+    }
+
     /// Its processes and those of the cgroups below.
     pub fn pids(&self) -> Vec<i32> {
         let mut pids = Vec::new();
         let mut folders = vec![self.folder.clone()];
         while let Some(folder) = folders.pop() {
-            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            // 0 is a process outside our namespace of pids.
-            pids.extend(
-                text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|&pid| pid != 0),
-            );
+            pids.extend(pids_in(&folder));
             folders.extend(folders_in(&folder));
         }
         pids.sort_unstable();
@@ -185,6 +204,12 @@ fn answers_to(folder: &str, asked: &str) -> bool {
     let id = folder.strip_suffix(".scope").unwrap_or(folder);
     let id = id.rsplit('-').next().unwrap_or(id);
     is_id && id.starts_with(asked)
+}
+
+fn pids_in(folder: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    // 0 is a process outside our namespace of pids.
+    text.lines().filter_map(|line| line.parse().ok()).filter(|&pid| pid != 0).collect()
 }
 
 fn folders_in(folder: &Path) -> Vec<PathBuf> {

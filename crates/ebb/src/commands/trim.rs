@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::arguments;
 use crate::exit::{Exit, Failure};
-use crate::look::Observer;
 use crate::relief::inject::{self, NotDone};
 use crate::relief::reclaim;
 use crate::signals::Ending;
 use crate::terminal;
 use ebb_diagnosis::facts::trim::{Call, Cost, Left, Measured, Outcome, ProcessTrim, Reason, Trim};
 use ebb_diagnosis::trim::{Limits, judge};
+use ebb_node::look::Observer;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::{Process, Runtime, Snapshot, Target, TargetKind};
 use ebb_process::target::{self, Resolved};

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::exit::Failure;
-use crate::look::Observer;
 use crate::signals::Ending;
 use crate::terminal;
 use ebb_diagnosis::facts::growth::{Event, Growth, Point};
 use ebb_diagnosis::growth::causes::Standing;
+use ebb_node::look::Observer;
 use ebb_process::look::Depth;
 use ebb_process::target::Resolved;
 use ebb_report::figures::duration;

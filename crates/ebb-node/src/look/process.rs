@@ -27,6 +27,13 @@ pub(super) struct Known {
     searched: Searched,
 }
 
+impl Known {
+    /// Forgets a process that ended. Files that were searched stay: there are as many as the machine's images have.
+    pub(super) fn forget(&self, pid: i32) {
+        self.counters.forget(pid);
+    }
+}
+
 /// A process as far as it has been read.
 struct Reading<'a> {
     known: &'a Known,

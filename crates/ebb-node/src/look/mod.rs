@@ -1,4 +1,4 @@
-//! One look at a target: from `ebb-process` and `ebb-allocators` to the facts. Used by `why`, `snap`, `watch` and `trim`.
+//! One look at a target: from `ebb-process` and `ebb-allocators` to the facts. Used by the commands that look at one target, and by `node`.
 //!
 //! - `steady`: whether a process stayed the same while it was read.
 //! - `malloc`: which file serves its `malloc`, and the allocator's name.
@@ -72,6 +72,18 @@ impl Observer {
             cgroup,
             missing,
         }
+    }
+
+    /// One process and what could not be read of it; no process where it is gone.
+    pub(crate) fn one(&self, pid: i32, depth: Depth) -> (Option<Process>, Vec<Missing>) {
+        let mut missing = Vec::new();
+        let process = self.patiently(pid, depth, &mut missing);
+        (process, missing)
+    }
+
+    /// Forgets a process that ended.
+    pub(crate) fn forget(&self, pid: i32) {
+        self.0.forget(pid);
     }
 
     /// Reads all of them; of late ones only the kernel's figures.
