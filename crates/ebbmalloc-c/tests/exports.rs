@@ -1,7 +1,7 @@
 //! What the preload object defines and wants, name by name, and that the header says the same.
 //!
 //! A name too many replaces something of the program's; a strong name that is undefined makes the
-//! loader of the other libc refuse the object.
+//! loader of the other libc refuse the object. And how much of it is data.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -105,4 +105,13 @@ fn the_headers_go_with_either_language_and_libc() {
         let status = status.unwrap_or_else(|error| panic!("{compiler} is not there: {error}"));
         assert!(status.success(), "{compiler} {standard}");
     }
+}
+
+/// One word of the static heap that is not zero at the start would put 180 kB into the file, and into every process.
+#[test]
+fn the_static_heap_takes_no_room_in_the_file() {
+    let sections = output("size", &["-A", "-d"], library::library());
+    let line = sections.lines().find(|line| line.starts_with(".data ")).unwrap();
+    let bytes: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(bytes < 32 << 10, "{sections}");
 }

@@ -37,6 +37,19 @@ pub enum Entered {
     Nested,
 }
 
+/// What checks of frees need to know of the refills of a cache.
+pub(super) struct Refills {
+    /// Bytes since [`Cache::was_filled`] said yes.
+    pub(super) bytes: usize,
+    pub(super) count: u32,
+    /// By class, the first at 0: the lower half of the stack's top, as a number of entries, at the last look for wrong frees.
+    pub(super) tops: [u16; CLASSES],
+}
+
+impl Refills {
+    const NONE: Self = Self { bytes: 0, count: 0, tops: [0; CLASSES] };
+}
+
 /// See the module.
 #[repr(C, align(64))]
 pub struct Cache {
@@ -54,8 +67,8 @@ pub struct Cache {
     pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
     pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
-    /// By class: the stack's top at the last look for wrong frees; 0: [`Cache::was_filled`]; last: refills. As `stacks`.
-    pub(super) noted: UnsafeCell<[usize; CLASSES + 2]>,
+    /// As `stacks`.
+    pub(super) refills: UnsafeCell<Refills>,
     /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
     /// relaxed.
     pub(super) home: core::sync::atomic::AtomicU16,
@@ -144,7 +157,7 @@ impl Cache {
                 rations: UnsafeCell::new(null_mut()),
                 stacks: UnsafeCell::new(Stacks::NONE),
                 demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-                noted: UnsafeCell::new([0; CLASSES + 2]),
+                refills: UnsafeCell::new(Refills::NONE),
                 next: UnsafeCell::new(null_mut()),
             }
         }

@@ -1,9 +1,9 @@
 //! Fill and flush: slots between a cache and the bins, in batches, so that a lock is worth taking.
 
 use super::bins::Bins;
-use super::cache::Cache;
+use super::cache::{Cache, Refills};
 use super::ration::RATIONED;
-use super::stack::{Demand, Stack};
+use super::stack::{Demand, Entry, Stack};
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::Wait;
 use crate::os::Os;
@@ -16,11 +16,16 @@ const GROUP: usize = 8;
 
 /// A cache is looked at for wrong frees at so many refills, and then at one in [`RARELY`]: a look at each took 4 % of the
 /// instructions of *mixed*.
-const ALWAYS: usize = 32;
-const RARELY: usize = 16;
+const ALWAYS: u32 = 32;
+const RARELY: u32 = 16;
 
 /// Slots of a stack that are looked at for wrong frees: six comparisons.
 const LOOKED_AT: usize = 4;
+
+/// What is noted of a stack's top: enough to see that it moved, unless by a multiple of 65,536 entries.
+fn low_bits(top: *mut Entry) -> u16 {
+    (top as usize / size_of::<Entry>()) as u16
+}
 
 /// Ends the process if one of the newest slots on a stack is there twice, or is none.
 ///
@@ -55,15 +60,14 @@ impl Cache {
     /// costs some bytes.
     #[inline]
     pub fn was_filled(&self, bytes: usize) -> bool {
-        self.noted.with_mut(|noted| {
+        self.refills.with_mut(|refills| {
             // SAFETY: only the owner writes the word, and to none of the caches that threads share.
-            unsafe {
-                let was = (*noted)[0] >= bytes;
-                if was {
-                    (*noted)[0] = 0;
-                }
-                was
+            let filled = unsafe { &mut (*refills).bytes };
+            let was = *filled >= bytes;
+            if was {
+                *filled = 0;
             }
+            was
         })
     }
 
@@ -76,22 +80,21 @@ impl Cache {
     unsafe fn check_newest<O: Os>(&self, os: &O) {
         // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
         unsafe {
-            self.noted.with_mut(|noted| {
-                let refills = (*noted)[CLASSES + 1];
-                if refills > ALWAYS && !refills.is_multiple_of(RARELY) {
+            self.refills.with_mut(|refills| {
+                let Refills { count, tops: noted, .. } = &mut *refills;
+                if *count > ALWAYS && !count.is_multiple_of(RARELY) {
                     return;
                 }
                 self.stacks.with(|stacks| {
                     let tops = (&(*stacks).top)[1..=CLASSES].chunks(GROUP);
-                    let noted = (&mut (*noted))[1..=CLASSES].chunks_mut(GROUP);
-                    for (group, (tops, noted)) in tops.zip(noted).enumerate() {
-                        let pairs = || tops.iter().map(|&top| top as usize).zip(noted.iter());
+                    for (group, (tops, noted)) in tops.zip(noted.chunks_mut(GROUP)).enumerate() {
+                        let pairs = || tops.iter().map(|&top| low_bits(top)).zip(noted.iter());
                         if pairs().fold(0, |all, (top, noted)| all | top ^ noted) == 0 {
                             continue;
                         }
                         for (at, (&top, noted)) in tops.iter().zip(noted).enumerate() {
-                            if top as usize != *noted {
-                                *noted = top as usize;
+                            if low_bits(top) != *noted {
+                                *noted = low_bits(top);
                                 end_if_wrong(os, &(*stacks).get(1 + group * GROUP + at));
                             }
                         }
@@ -163,9 +166,9 @@ impl Cache {
             // The lowest address is handed out first.
             out[..got].reverse();
             stack.top = stack.top.wrapping_add(got);
-            self.noted.with_mut(|noted| {
-                (*noted)[0] += got * CLASS[class].size as usize;
-                (*noted)[CLASSES + 1] += 1;
+            self.refills.with_mut(|refills| {
+                (*refills).bytes += got * CLASS[class].size as usize;
+                (*refills).count = (*refills).count.wrapping_add(1);
             });
             got > 0
         }

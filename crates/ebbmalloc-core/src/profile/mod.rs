@@ -52,7 +52,7 @@ impl Profile {
         self.table.lock(os).accumulates = accumulates;
     }
 
-    /// How much memory stacks and samples may take.
+    /// How much memory stacks and samples may take, 0 for any amount.
     pub fn set_most_bytes<O: Os>(&self, os: &O, most: usize) {
         self.table.lock(os).most_bytes = most;
     }

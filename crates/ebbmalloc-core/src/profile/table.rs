@@ -33,7 +33,7 @@ pub struct Table {
     epoch: u64,
     /// `prof_accum`: sums of what was freed are kept.
     pub accumulates: bool,
-    /// Memory for stacks, tallies and samples; what else is sampled is in no sum.
+    /// Memory for stacks, tallies and samples, 0 for any amount; what else is sampled is in no sum.
     pub most_bytes: usize,
     used_bytes: usize,
 }
@@ -51,7 +51,7 @@ impl Table {
         everyone: null_mut(),
         epoch: 0,
         accumulates: false,
-        most_bytes: usize::MAX,
+        most_bytes: 0,
         used_bytes: 0,
     };
 
@@ -254,9 +254,9 @@ impl Table {
         (self.refused, self.used_bytes) = (0, 0);
     }
 
-    /// Whether there is room for a piece of `bytes`.
+    /// Whether a piece of `bytes` may be added.
     fn takes(&self, bytes: usize) -> bool {
-        self.used_bytes + piece_bytes(bytes) <= self.most_bytes
+        self.most_bytes == 0 || self.used_bytes + piece_bytes(bytes) <= self.most_bytes
     }
 
     /// In the child of a fork that found the table half changed: its stacks are lost, and samples of before are in no
