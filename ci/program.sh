@@ -142,8 +142,11 @@ done
 carry_header
 for arch in $archs; do
     target=$arch-unknown-linux-gnu
+    # lld, which Rust has for x86-64 alone, packs relocations and joins equal functions: 0.5 MB.
+    smaller=
+    [ "$arch" = aarch64 ] || smaller="-C link-arg=-Wl,-z,pack-relative-relocs,--icf=all"
     # A panic aborts, so the program needs no unwind tables; debuggers find theirs in the debug file.
-    RUSTFLAGS="$program_flags $same -C force-unwind-tables=no" ${CARGO:-cargo} build --profile dist -p ebbmalloc-cli --features carried --target "$target"
+    RUSTFLAGS="$program_flags $same -C force-unwind-tables=no $smaller" ${CARGO:-cargo} build --profile dist -p ebbmalloc-cli --features carried --target "$target"
     split "$arch" "target/$target/dist/ebb" "target/static/$arch/ebb"
     chmod 755 "target/static/$arch/ebb"
 done

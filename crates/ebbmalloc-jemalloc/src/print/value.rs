@@ -91,6 +91,7 @@ impl Write for Name {
 }
 
 /// The value of the leaf of that name, 0 where it cannot be read.
+#[inline(never)]
 pub(super) fn number(name: fmt::Arguments<'_>) -> u64 {
     match value(name) {
         Some(Shown::Number(number)) => number,
@@ -99,6 +100,7 @@ pub(super) fn number(name: fmt::Arguments<'_>) -> u64 {
 }
 
 /// The value of the leaf of that name, if it can be read.
+#[inline(never)]
 pub(super) fn value(name: fmt::Arguments<'_>) -> Option<Shown> {
     let mut text = Name { bytes: [0; 96], length: 0 };
     text.write_fmt(name).ok()?;
