@@ -4,7 +4,7 @@
 # this machine's paths. Status 0 if no step failed.
 #
 # A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
-# ci/hosts.sh, ci/free-threaded.sh, packages/crates.py, ci/semver.sh) and is skipped.
+# ci/hosts.sh, ci/free-threaded.sh, ci/cluster.py, packages/crates.py, ci/semver.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=${CARGO_TARGET_DIR:-target}/test-long.log
@@ -121,6 +121,8 @@ step packages/site/.venv/bin/python packages/site/build.py --program target/rele
 step diff -r site target/site-again
 step ci/python-env.sh packages/site/tests
 step packages/site/tests/.venv/bin/python -m unittest discover -s packages/site/tests
+# The admission policy and the manifests on kube-apiserver and etcd.
+step ci/cluster.py
 # cgroup version 2, on a kernel that has it.
 step ci/vm/tests.sh
 # What a hostile heap may hold, 256 of them in `make test`.

@@ -6,6 +6,7 @@
 //! - [`dockerfile`], [`compose`], [`kubernetes`], [`mod@unit`], [`procfile`], [`supervisor`], [`script`], [`manifest`], [`python`]: one
 //!   kind of file each.
 //! - `insert`: a new entry in a YAML text, in the style of the existing entries.
+//! - [`policy`]: an admission policy for a cluster, which changes no file.
 //! - [`report`]: what is proposed, as text and as JSON.
 //! - [`Refused`]: why nothing is proposed.
 //!
@@ -23,6 +24,7 @@ pub mod edit;
 mod insert;
 pub mod kubernetes;
 pub mod manifest;
+pub mod policy;
 pub mod procfile;
 pub mod python;
 pub mod report;

@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_deploy::check::Report as Check;
 use ebb_deploy::fix::edit;
+use ebb_deploy::fix::policy::{self, Engine};
 use ebb_deploy::fix::report::{Action, File, Report};
 
 mod arguments;
@@ -18,13 +19,17 @@ mod undo;
 mod write;
 
 pub use arguments::Args;
+use arguments::Policy;
 use change::{Change, Proposal, read};
 
 /// Does it, prints, and tells by its exit code.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
-    let name = args.file.display().to_string();
+    if let Some(engine) = args.policy {
+        return policy(args, engine);
+    }
+    let name = args.file().display().to_string();
     if args.undo {
-        let (files, notes) = undo::undo(&args.file)?;
+        let (files, notes) = undo::undo(args.file())?;
         let mut report = Report::new(&name, "undo", Action::Undone, "asked for".to_owned());
         report.files = files;
         report.notes = notes;
@@ -38,7 +43,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
             return finish(args, &report, Exit::Ok);
         }
     };
-    let text = read(&args.file)?;
+    let text = read(args.file())?;
     let proposal = propose::propose(args, &text, &desired)?;
     let mut report = Report::new(&name, proposal.kind, Action::Nothing, desired.why.clone());
     report.allocator = Some(desired.allocator.to_string());
@@ -81,6 +86,25 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     finish(args, &report, Exit::Ok)
 }
 
+/// Prints an admission policy.
+fn policy(args: &Args, engine: Policy) -> Result<Exit, Failure> {
+    if let Some(file) = &args.file {
+        return Err(Failure::usage(format!("--policy prints a policy and takes no file, but there is {}", file.display()))
+            .remedy("leave one of the two out"));
+    }
+    let image = args.library_image.clone().unwrap_or_else(policy::published_image);
+    if !policy::is_image(&image) {
+        return Err(Failure::usage(format!("--library-image {image}: not the name of an image"))
+            .remedy("write it as REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST"));
+    }
+    let engine = match engine {
+        Policy::Kubernetes => Engine::Kubernetes,
+        Policy::Kyverno => Engine::Kyverno,
+    };
+    terminal::print(&policy::text(engine, &image, args.percent))?;
+    Ok(Exit::Ok)
+}
+
 /// How `ebb check` would end on the result, where that is not well.
 fn failed(check: &Option<Check>) -> Option<Exit> {
     check.as_ref().map(|it| Exit::from(it.answer())).filter(|exit| *exit == Exit::NotInCharge)
@@ -101,7 +125,7 @@ fn write_all(args: &Args, proposal: &Proposal) -> Result<(), Failure> {
         Some(to) => Some((propose::own_library()?, to.clone())),
         None => None,
     };
-    undo::write(&args.file, &proposal.changes, library.as_ref())
+    undo::write(args.file(), &proposal.changes, library.as_ref())
 }
 
 /// Data to stdout, everything else to stderr.

@@ -1,12 +1,19 @@
 //! The arguments of `ebb fix`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where ebbmalloc comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Channel {
     Local,
     Release,
+}
+
+/// Who evaluates an admission policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Policy {
+    Kubernetes,
+    Kyverno,
 }
 
 /// The arguments of `ebb fix`.
@@ -16,12 +23,26 @@ pub(super) enum Channel {
                   ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile undoes it\n  \
                   ebb fix --from results/results.json Dockerfile\n  \
                   ebb fix -a jemalloc compose.yaml --service web\n  \
-                  ebb fix --channel release Dockerfile          a line for pip, apt or COPY --from"
+                  ebb fix --channel release Dockerfile          a line for pip, apt or COPY --from\n  \
+                  ebb fix --policy --percent 10 | kubectl apply -f -"
 )]
 pub struct Args {
     /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
     /// an entrypoint script, a Cargo.toml, or a Python file that starts other programs
-    pub(super) file: PathBuf,
+    #[arg(required_unless_present = "policy")]
+    pub(super) file: Option<PathBuf>,
+
+    /// Print an admission policy for a cluster instead: it puts ebbmalloc into pods with the label ebbmalloc=preload.
+    /// Kyverno's form is for clusters before 1.36 [default: kubernetes]
+    #[arg(long, value_enum, value_name = "ENGINE", num_args = 0..=1, default_missing_value = "kubernetes",
+          conflicts_with_all = ["allocator", "from", "channel", "conf", "env", "write", "undo", "json", "service",
+          "child", "stage", "library", "crate_path"])]
+    pub(super) policy: Option<Policy>,
+
+    /// With --policy: only this share of the pods that have the label
+    #[arg(long, value_name = "N", requires = "policy", default_value_t = 100, hide_default_value = true,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) percent: u8,
 
     /// ebbmalloc, jemalloc, mimalloc, tcmalloc, or glibc (no preload) [default: ebbmalloc]
     #[arg(long, short, value_name = "NAME", conflicts_with = "from")]
@@ -70,8 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub(super) library: Option<String>,
 
-    /// For a manifest, and with --channel release for a Dockerfile: an image that contains
-    /// /usr/local/lib/libebbmalloc.so, to copy it from
+    /// For a manifest, a policy, and with --channel release for a Dockerfile: an image that contains
+    /// /usr/local/lib/libebbmalloc.so
     #[arg(long, value_name = "IMAGE")]
     pub(super) library_image: Option<String>,
 
@@ -82,4 +103,11 @@ pub struct Args {
     /// Print one line of JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl Args {
+    /// The file; empty for a policy, which has none.
+    pub(super) fn file(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new(""))
+    }
 }

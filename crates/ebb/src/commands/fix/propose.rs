@@ -22,7 +22,7 @@ const LIBRARY_FILE: &str = "libebbmalloc.so";
 
 /// What the file that was named needs.
 pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
-    let path = args.file.as_path();
+    let path = args.file();
     let file_name =
         path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let wanted = Wanted {
@@ -53,10 +53,10 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
 
 /// The calls of a Python program that start others. There is no service in it to check.
 fn python(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
-    let name = args.file.display().to_string();
+    let name = args.file().display().to_string();
     let child = args.child.as_deref();
     let Fixed { edits, notes } = fix::python::fix(&name, text, child, desired)?;
-    let change = Change::of(&args.file, Some(text.to_owned()), edits);
+    let change = Change::of(args.file(), Some(text.to_owned()), edits);
     is_settled(&name, fix::python::fix(&name, &change.after(), child, desired))?;
     Ok(Proposal { kind: "python", changes: vec![change], notes, check: None, library: None })
 }
@@ -92,11 +92,11 @@ fn dockerfile(
     desired: &Desired,
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
-    let name = args.file.display().to_string();
-    let mut context = BuildContext::of(&args.file);
+    let name = args.file().display().to_string();
+    let mut context = BuildContext::of(args.file());
     let stage = args.stage.as_deref();
     let Fixed { edits, mut notes } = fix::dockerfile::fix(&name, text, stage, &context, desired)?;
-    let mut changes = vec![Change::of(&args.file, Some(text.to_owned()), edits)];
+    let mut changes = vec![Change::of(args.file(), Some(text.to_owned()), edits)];
     let after = changes[0].after();
     is_settled(&name, fix::dockerfile::fix(&name, &after, stage, &context, desired))?;
     let stages = Stages::parse(&after)
@@ -110,14 +110,14 @@ fn dockerfile(
     let mut checked = check(&context);
     let mut library = None;
     if lacks(&checked) {
-        let place = folder(&args.file).join(LIBRARY_FILE);
+        let place = folder(args.file()).join(LIBRARY_FILE);
         if !place.exists() {
             notes.push(placing(args, &place, "in the build context"));
             context.placed = Some(LIBRARY_FILE);
             library = Some(place);
         }
         if context.ignores(LIBRARY_FILE) {
-            let change = not_ignored(folder(&args.file), &context)?;
+            let change = not_ignored(folder(args.file()), &context)?;
             context.ignore = Some(change.after());
             changes.push(change);
         }
@@ -158,10 +158,10 @@ fn services(
     desired: &Desired,
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
-    let name = args.file.display().to_string();
+    let name = args.file().display().to_string();
     let unusable =
         |why: String| Failure::usage(format!("{name}: {why}")).remedy("nothing was changed");
-    let all = declared::services(kind, &args.file, text).map_err(unusable)?;
+    let all = declared::services(kind, args.file(), text).map_err(unusable)?;
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);
     let fix = |text: &str| match kind {
@@ -172,14 +172,14 @@ fn services(
         _ => fix::kubernetes::fix(&name, text, &is_chosen, args.library_image.as_deref(), desired),
     };
     let Fixed { edits, mut notes } = fix(text)?;
-    let change = Change::of(&args.file, Some(text.to_owned()), edits);
+    let change = Change::of(args.file(), Some(text.to_owned()), edits);
     is_settled(&name, fix(&change.after()))?;
-    let after = declared::services(kind, &args.file, &change.after())
+    let after = declared::services(kind, args.file(), &change.after())
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let mounts = kind == Kind::Compose
         && desired.allocator == Allocator::Ebbmalloc
         && change.after().contains("./libebbmalloc.so:");
-    let place = folder(&args.file).join(LIBRARY_FILE);
+    let place = folder(args.file()).join(LIBRARY_FILE);
     let library = (mounts && !place.exists()).then_some(place);
     if let Some(place) = &library {
         notes.push(placing(args, place, "the path that the service mounts"));
@@ -191,7 +191,7 @@ fn services(
 
 /// The names of the services that are meant. Where the file leaves a choice, it is the user's.
 fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
-    let name = args.file.display();
+    let name = args.file().display();
     let list = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|name| !all.iter().any(|it| it.is_called(name)))
     {
@@ -220,15 +220,15 @@ fn service_unit(
     desired: &Desired,
     wanted: &Wanted,
 ) -> Result<Proposal, Failure> {
-    let name = args.file.display().to_string();
+    let name = args.file().display().to_string();
     let file_name =
-        args.file.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+        args.file().file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     // A package's unit is overridden in /etc, where an update does not come.
     let is_packaged = ["/usr/lib/systemd/system", "/lib/systemd/system"]
         .iter()
-        .any(|it| args.file.starts_with(it));
-    let mut drop_ins = files::drop_ins(&args.file)?;
-    let mut place = folder(&args.file).join(format!("{file_name}.d"));
+        .any(|it| args.file().starts_with(it));
+    let mut drop_ins = files::drop_ins(args.file())?;
+    let mut place = folder(args.file()).join(format!("{file_name}.d"));
     if is_packaged {
         let own = Path::new("/etc/systemd/system").join(&file_name);
         place = Path::new("/etc/systemd/system").join(format!("{file_name}.d"));
@@ -243,7 +243,7 @@ fn service_unit(
     drop_ins.retain(|(name, _)| *name != drop_in);
     drop_ins.push((drop_in, change.after()));
     drop_ins.sort();
-    let service = files::unit(&args.file, text, &drop_ins)
+    let service = files::unit(args.file(), text, &drop_ins)
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let service = [service];
     let check =

@@ -16,8 +16,8 @@ use ebb_deploy::fix::{Desired, source};
 
 /// What the package needs.
 pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
-    let name = args.file.display().to_string();
-    let folder = args.file.parent().unwrap_or(Path::new(""));
+    let name = args.file().display().to_string();
+    let folder = args.file().parent().unwrap_or(Path::new(""));
     let manifest = Manifest::parse(&name, text)?;
     let desired_crate = Crate::of(desired)?;
     let mut changes = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
     };
     let fixed = manifest.fix(desired_crate, &before, &own, &desired.why)?;
     let mut notes = fixed.notes;
-    changes.insert(0, Change::of(&args.file, Some(text.to_owned()), fixed.edits));
+    changes.insert(0, Change::of(args.file(), Some(text.to_owned()), fixed.edits));
     for (variable, value) in &desired.variables {
         // tikv-jemallocator prefixes jemalloc's names, so that it reads another variable.
         let variable = if variable == "MALLOC_CONF" { "_RJEM_MALLOC_CONF" } else { variable };
@@ -86,7 +86,7 @@ fn programs(manifest: &Manifest<'_>, folder: &Path) -> BTreeMap<String, PathBuf>
 }
 
 fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    let name = args.file.display();
+    let name = args.file().display();
     let list = || programs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|it| !programs.contains_key(*it)) {
         return Err(Failure::usage(format!("{name} has no program {unknown}"))
