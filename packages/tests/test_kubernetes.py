@@ -182,7 +182,7 @@ class KubernetesFiles(unittest.TestCase):
                 self.assertTrue(panel["title"] and panel["description"] and panel["fieldConfig"]["defaults"]["unit"], panel)
                 self.assertEqual(panel["datasource"]["uid"], "${datasource}")
         for name, title, query in queries():
-            # Of which job: several may have the same names.
+            # Each selector names the job.
             bare = re.findall(r"\bebb_\w+(?!\w|\{[^}]*job=~)", query)
             self.assertEqual(bare, [], f"{name}: {title}: {query}")
             self.assertNotRegex(query, r"\[\d", f"{name}: {title}: a fixed range, not $__rate_interval")

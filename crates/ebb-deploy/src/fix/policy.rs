@@ -21,7 +21,7 @@ pub fn published_image() -> String {
     format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Whether `image` can stand in the policy: a reference of an image has none of the signs that would end a string.
+/// Whether `image` may go into the policy: a name of an image has no sign that ends a string.
 pub fn is_image(image: &str) -> bool {
     let may = |it: char| it.is_ascii_alphanumeric() || "._-/:@+".contains(it);
     image.starts_with(|it: char| it.is_ascii_alphanumeric()) && image.chars().all(may)
@@ -137,7 +137,7 @@ SHARE
         expression: >-
           variables.chosen.map(c, c.at.size() > 0 ?
             JSONPatch{op: 'add', path: c.path + '/env/' + string(c.at[c.at.size() - 1]) + '/value', value:
-              [c.it.env[c.at[c.at.size() - 1]].?value.orValue(''), variables.preload.value].filter(it, it != '').join(':')} :
+              [string(c.it.env[c.at[c.at.size() - 1]].?value.orValue('')), variables.preload.value].filter(it, it != '').join(':')} :
             has(c.it.env) ?
             JSONPatch{op: 'add', path: c.path + '/env/-', value: variables.preload} :
             JSONPatch{op: 'add', path: c.path + '/env', value: [variables.preload]}) +
@@ -166,8 +166,8 @@ mod tests {
         let of_cluster = text(Engine::Kubernetes, "r/i:1", 10);
         let of_kyverno = text(Engine::Kyverno, "r/i:1", 10);
         assert_eq!(spec(&of_cluster), spec(&of_kyverno));
-        assert_eq!(yaml::parse(&of_cluster).unwrap().len(), 2);
-        assert_eq!(yaml::parse(&of_kyverno).unwrap().len(), 1);
+        assert_eq!(yaml::parse(&of_cluster).unwrap().roots.len(), 2);
+        assert_eq!(yaml::parse(&of_kyverno).unwrap().roots.len(), 1);
         for placeholder in ["SHARE", "PERCENT", "IMAGE"] {
             assert!(!of_cluster.contains(placeholder), "{of_cluster}");
         }

@@ -89,8 +89,11 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
 /// Prints an admission policy.
 fn policy(args: &Args, engine: Policy) -> Result<Exit, Failure> {
     if let Some(file) = &args.file {
-        return Err(Failure::usage(format!("--policy prints a policy and takes no file, but there is {}", file.display()))
-            .remedy("leave one of the two out"));
+        return Err(Failure::usage(format!(
+            "--policy prints a policy and takes no file, but there is {}",
+            file.display()
+        ))
+        .remedy("leave one of the two out"));
     }
     let image = args.library_image.clone().unwrap_or_else(policy::published_image);
     if !policy::is_image(&image) {
