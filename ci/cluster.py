@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 EBB = Path(os.environ.get("EBB_TEST_PROGRAM", TARGET / "release/ebb"))
 KUBERNETES = "1.37.2"
+KYVERNO = "1.19.1"
 LIBRARY = "/opt/ebbmalloc/usr/local/lib/libebbmalloc.so"
 MOUNT = {"name": "ebbmalloc", "mountPath": "/opt/ebbmalloc", "readOnly": True}
 POLICY = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -36,18 +37,23 @@ def missing(why: str) -> None:
     sys.exit(3)
 
 
-def build(program: Path) -> None:
-    """The server's own module is built only as part of its repository: its siblings are replaced by their published versions."""
+def module(name: str, folder: Path) -> dict:
+    """A published Go module: where its files are."""
     if not shutil.which("go"):
         missing("go is not installed")
-    folder = program.parent
     folder.mkdir(parents=True, exist_ok=True)
-    module = f"k8s.io/kubernetes@v{KUBERNETES}"
-    (folder / "go.mod").write_text("module cluster\n")
-    found = subprocess.run(["go", "mod", "download", "-json", module], cwd=folder, capture_output=True, text=True)
+    if not (folder / "go.mod").exists():
+        (folder / "go.mod").write_text("module cluster\n")
+    found = subprocess.run(["go", "mod", "download", "-json", name], cwd=folder, capture_output=True, text=True)
     if found.returncode:
-        missing(f"{module}: {found.stdout}{found.stderr}")
-    text = Path(json.loads(found.stdout)["GoMod"]).read_text()
+        missing(f"{name}: {found.stdout}{found.stderr}")
+    return json.loads(found.stdout)
+
+
+def build(program: Path) -> None:
+    """The server's own module is built only as part of its repository: its siblings are replaced by their published versions."""
+    folder = program.parent
+    text = Path(module(f"k8s.io/kubernetes@v{KUBERNETES}", folder)["GoMod"]).read_text()
     siblings = re.findall(r"^\t(\S+) => \./staging/", text, re.MULTILINE)
     needed = [it for it in re.findall(r"^\t(\S+ v\S+)", text, re.MULTILINE) if not it.endswith(" v0.0.0")]
     go = re.search(r"^go \S+", text, re.MULTILINE)[0]
@@ -275,6 +281,19 @@ class Share(Policy):
 
     def test_none_where_nothing_tells_pods_apart(self):
         self.assertFalse(any(is_changed(self.admit(pod(automountServiceAccountToken=False))) for _ in range(50)))
+
+
+class Kyverno(Policy):
+    def test_its_schema_has_each_field(self):
+        crd = Path(module(f"github.com/kyverno/kyverno@v{KYVERNO}", TARGET / "cluster")["Dir"])
+        crd /= "config/crds/policies.kyverno.io/policies.kyverno.io_mutatingpolicies.yaml"
+        self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd.read_text())
+        path = "/apis/policies.kyverno.io/v1/mutatingpolicies"
+        self.cluster.wait_until("Kyverno's kind is known", lambda: "items" in self.cluster.ask(path))
+        text = subprocess.run([EBB, "fix", "--policy", "kyverno", "--percent", "10"], check=True, capture_output=True, text=True).stdout
+        self.create(f"{path}?fieldValidation=Strict", text)
+        refused = self.cluster.ask(f"{path}?fieldValidation=Strict", text.replace("podControllers:", "podControl:"))
+        self.assertIn("podControl", refused["message"])
 
 
 class Removed(Policy):
