@@ -114,7 +114,7 @@ FLEET = [
      "Lower end of the slope of live bytes, where it is above 0."),
     ("Not in charge", "short", [(
         'count by (allocator) (ebb_group_info{job=~"$job", in_charge="no"}) or 0 * count(ebb_group_info{job=~"$job"})', "{{allocator}}")],
-     "Containers that load an allocator which does not serve malloc."),
+     "Containers whose preloaded allocator does not serve malloc, by the one that does."),
     ("Nodes by version of the agent", "short", [(
         'count by (version) (ebb_agent_build_info{job=~"$job"})', "{{version}}")], "Nodes without an agent are not counted."),
     ("Dearest agents", "percentunit", [(
