@@ -27,6 +27,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 EBB = Path(os.environ.get("EBB_TEST_PROGRAM", TARGET / "release/ebb"))
 KUBERNETES = "1.37.2"
 KYVERNO = "1.19.1"
+HELM = "3.22.0"
 LIBRARY = "/opt/ebbmalloc/usr/local/lib/libebbmalloc.so"
 MOUNT = {"name": "ebbmalloc", "mountPath": "/opt/ebbmalloc", "readOnly": True}
 POLICY = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -281,6 +282,22 @@ class Share(Policy):
 
     def test_none_where_nothing_tells_pods_apart(self):
         self.assertFalse(any(is_changed(self.admit(pod(automountServiceAccountToken=False))) for _ in range(50)))
+
+
+class Chart(Policy):
+    def test_what_it_makes_is_admitted(self):
+        helm = TARGET / "cluster/helm"
+        if not helm.exists():
+            environment = os.environ | {"GOBIN": str(helm.parent.resolve()), "CGO_ENABLED": "0"}
+            subprocess.run(["go", "install", f"helm.sh/helm/v3/cmd/helm@v{HELM}"], check=True, env=environment)
+        command = [helm, "template", "ebb", ROOT / "packages/kubernetes", "--namespace", "shop", "--set", "operator=true,dashboards=true,budget=1%"]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        made = {re.search(r"^kind: (.*)", it, re.MULTILINE)[1]: it for it in text.split("---\n")[1:]}
+        self.assertEqual(set(made), {"ConfigMap", "DaemonSet", "PodMonitor", "PrometheusRule"})
+        agent = self.create("/apis/apps/v1/namespaces/shop/daemonsets?fieldValidation=Strict", made["DaemonSet"])
+        self.assertEqual(agent["spec"]["template"]["spec"]["containers"][0]["args"][-1], "1%")
+        files = self.create("/api/v1/namespaces/shop/configmaps?fieldValidation=Strict", made["ConfigMap"])["data"]
+        self.assertEqual({json.loads(it)["title"] for it in files.values()}, {"ebb: node", "ebb: workload", "ebb: fleet"})
 
 
 class Kyverno(Policy):
