@@ -36,6 +36,8 @@ enum Command {
     Snap(commands::snap::Args),
     /// Show what changed between two files of `ebb snap`.
     Diff(commands::diff::Args),
+    /// Show what all processes and containers of this machine hold, live.
+    Top(commands::top::Args),
     /// Export a process's figures for Prometheus.
     Watch(commands::watch::Args),
     /// Show which functions hold a running process's memory.
@@ -79,9 +81,13 @@ pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
         Command::Trim(args) if args.looks_once() => {
             return supervised(|| code(commands::trim::execute(&args).map(ExitCode::from)));
         }
+        Command::Top(args) if args.looks_once() => {
+            return supervised(|| code(commands::top::execute(&args).map(ExitCode::from)));
+        }
         Command::Check(args) => {
             return supervised(|| code(commands::check::execute(&args).map(ExitCode::from)));
         }
+        Command::Top(args) => commands::top::execute(&args),
         Command::Why(args) => commands::why::execute(&args),
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),

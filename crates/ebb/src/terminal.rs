@@ -35,7 +35,7 @@ fn not_written(error: io::Error) -> Failure {
 const KEPT: [&str; 5] = ["\u{1b}[0m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\r\n"];
 
 /// Without what a terminal would obey: a process and a file may have any name.
-fn plain(text: &str) -> Cow<'_, str> {
+pub fn plain(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(obeyed) {
         return Cow::Borrowed(text);

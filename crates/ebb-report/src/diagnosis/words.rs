@@ -32,7 +32,7 @@ pub fn label(cause: Cause) -> &'static str {
 
 /// Lines of at most `columns`. Lines after the first are indented, and a longer word has a line of its own. An unprintable
 /// character is shown as `?`, because a process chooses its own name.
-pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     let mut width = 0;

@@ -14,6 +14,7 @@ mod life;
 pub mod profile;
 pub mod run;
 pub mod snap;
+pub mod top;
 pub mod trim;
 pub mod watch;
 pub mod why;

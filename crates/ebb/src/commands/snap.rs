@@ -12,6 +12,7 @@ use crate::terminal;
 use ebb_node::look::Observer;
 use ebb_process::look::Depth;
 use ebb_process::snapshot::Snapshot;
+use ebb_process::target::Resolved;
 use ebb_process::{target, whole_file};
 
 const EXAMPLES: &str = "Examples:
@@ -76,6 +77,23 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         None => terminal::print_json(&snapshot, true)?,
     }
     Ok(Exit::Ok)
+}
+
+/// Writes one look to a file in this folder that has a new name, with the process's name and the time in it.
+pub(super) fn take_into_new_file(
+    resolved: &Resolved,
+    observer: &Observer,
+) -> Result<PathBuf, Failure> {
+    let snapshot = observer.look(resolved, false, Depth::Objects);
+    let Some(first) = snapshot.processes.first() else {
+        return Err(Failure::ended(&resolved.target.asked));
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name: String = first.name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let time = snapshot.taken.replace([':', '-'], "");
+    let path = PathBuf::from(format!("ebb-{name}-{}-{time}.json", first.pid));
+    write(&path, &(serde_json::to_string_pretty(&snapshot)? + "\n"), None)?;
+    Ok(path)
 }
 
 /// Writes a file whole or not at all: readers see the old one or the new one, never a part. `mode` is what others may do

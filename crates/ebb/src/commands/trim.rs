@@ -23,6 +23,10 @@ const EXAMPLES: &str = "Examples:
   ebb trim --inject --every 10m gunicorn
   ebb trim --page-cache /system.slice/web.service";
 
+/// As the defaults below.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+const WAIT: Duration = Duration::from_secs(10);
+
 /// The arguments of `ebb trim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -70,6 +74,22 @@ pub struct Args {
 }
 
 impl Args {
+    /// For a person who sees what would be returned before it is done: any amount is worth the question.
+    pub fn asked(inject: bool) -> Self {
+        Self {
+            target: String::new(),
+            inject,
+            dry_run: !inject,
+            min: 1,
+            max_pause: MAX_PAUSE,
+            wait: WAIT,
+            page_cache: false,
+            every: None,
+            no_children: true,
+            json: false,
+        }
+    }
+
     /// Whether it ends after one look and changes nothing.
     pub fn looks_once(&self) -> bool {
         self.dry_run && self.every.is_none()
@@ -106,29 +126,40 @@ fn round(args: &Args, observer: &Observer) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("{} is not a cgroup", args.target))
             .remedy("--page-cache takes the path of a cgroup, a unit or a container's id"));
     }
-    let snapshot = observer.look(&resolved, !args.no_children, Depth::Heaps);
-    if snapshot.processes.is_empty() {
-        return Err(Failure::ended(&args.target));
-    }
-    let cost = inject::cost();
-    let processes: Vec<ProcessTrim> = snapshot
-        .processes
-        .iter()
-        .map(|process| one(args, observer, &snapshot, process, cost.as_ref()))
-        .collect();
-    let place = resolved.cgroup.as_ref().filter(|_| args.page_cache);
-    let trim = Trim {
-        target: snapshot.target.clone(),
-        taken: snapshot.taken.clone(),
-        processes,
-        page_cache: place.map(reclaim::page_cache),
-    };
+    let trim = args.trim(&resolved, observer)?;
     if args.json {
         terminal::print_json(&trim, false)?;
     } else {
         terminal::print(&ebb_report::trim::render(&trim))?;
     }
     Ok(exit(&trim))
+}
+
+impl Args {
+    /// Trims the processes of `resolved`, or says what that would do.
+    pub fn trim(&self, resolved: &Resolved, observer: &Observer) -> Result<Trim, Failure> {
+        let snapshot = observer.look(resolved, !self.no_children, Depth::Heaps);
+        if snapshot.processes.is_empty() {
+            return Err(Failure::ended(&resolved.target.asked));
+        }
+        let cost = inject::cost();
+        let each = snapshot.processes.iter();
+        let processes = each.map(|it| one(self, observer, &snapshot, it, cost.as_ref())).collect();
+        let place = resolved.cgroup.as_ref().filter(|_| self.page_cache);
+        Ok(Trim {
+            target: snapshot.target.clone(),
+            taken: snapshot.taken.clone(),
+            processes,
+            page_cache: place.map(reclaim::page_cache),
+        })
+    }
+}
+
+/// Whether only the wish is missing, in some process.
+pub fn is_offered(trim: &Trim) -> bool {
+    trim.processes.iter().any(
+        |it| matches!(&it.outcome, Outcome::Left(left) if left.reason == Reason::NotAsked),
+    )
 }
 
 /// One process.
