@@ -13,7 +13,7 @@ pub mod short;
 pub(crate) mod words;
 mod workers;
 
-pub use words::label;
+pub use words::{label, wrap};
 use words::mb;
 
 /// Widths beyond this are harder to read, not easier.

@@ -307,7 +307,7 @@ impl Reader {
             share,
             budget: self.budget,
             resident: statm.ok().map(|it| it.resident * procfs::page_size()),
-            clock: jiff::Zoned::now().strftime("%H:%M:%S").to_string(),
+            clock: jiff::ZonedDateTime::now().strftime("%H:%M:%S").to_string(),
             every_s: self.every.as_secs_f64(),
         }
     }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::commands::top::model::tests::after;
-use crate::commands::top::model::Event;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
