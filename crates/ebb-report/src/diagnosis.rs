@@ -13,8 +13,8 @@ pub mod short;
 pub(crate) mod words;
 mod workers;
 
-pub use words::{label, wrap};
 use words::mb;
+pub use words::{label, wrap};
 
 /// Widths beyond this are harder to read, not easier.
 const MOST_COLUMNS: u16 = 100;

@@ -157,9 +157,9 @@ impl Args {
 
 /// Whether only the wish is missing, in some process.
 pub fn is_offered(trim: &Trim) -> bool {
-    trim.processes.iter().any(
-        |it| matches!(&it.outcome, Outcome::Left(left) if left.reason == Reason::NotAsked),
-    )
+    trim.processes
+        .iter()
+        .any(|it| matches!(&it.outcome, Outcome::Left(left) if left.reason == Reason::NotAsked))
 }
 
 /// One process.

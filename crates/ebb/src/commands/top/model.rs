@@ -55,7 +55,7 @@ pub struct Figures {
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
     /// CPU time of this program in the last minute, as a part of one core.
-    pub share: Option<f64>,
+    pub share: f64,
     pub budget: f64,
     pub resident: Option<u64>,
     /// The time of day.
@@ -272,9 +272,10 @@ impl Model {
             all = self.as_tree(&all);
         }
         self.shown = self.filtered(all);
-        let again = self.selected.as_ref().and_then(|key| {
-            self.shown.iter().position(|shown| self.row(*shown).key == *key)
-        });
+        let again = self
+            .selected
+            .as_ref()
+            .and_then(|key| self.shown.iter().position(|shown| self.row(*shown).key == *key));
         self.move_to(again.unwrap_or(self.cursor));
     }
 

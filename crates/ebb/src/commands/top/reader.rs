@@ -30,7 +30,7 @@ const AT_START: Duration = Duration::from_secs(60);
 /// What a look costs that was never made: as `ebb-node` has it.
 const FIRST_COST_S: f64 = 0.005;
 const FIRST_COST_S_PER_BYTE: f64 = 0.02 / (1_u64 << 30) as f64;
-/// The share of this time is shown.
+/// The share of so much time is shown.
 const SHOWN: Duration = Duration::from_secs(60);
 /// A heap is not read later than this after the start of `--once`.
 const ONCE_WITHIN: Duration = Duration::from_secs(10);
@@ -87,13 +87,14 @@ struct Reader {
 
 impl Reader {
     fn new(budget: f64, every: Duration) -> Self {
+        let started = Clock::now();
         Self {
             node: Node::new(Options { budget, cgroups: None }),
             observer: Observer::default(),
             budget,
             every,
-            started: Clock::now(),
-            clocks: Vec::new(),
+            clocks: vec![Clock { cpu: Duration::ZERO, ..started }],
+            started,
             commands: HashMap::new(),
             selected: None,
             open: None,
@@ -149,8 +150,8 @@ impl Reader {
     fn selected_is_due(&self) -> Option<Key> {
         let (key, since) = self.selected.as_ref()?;
         let last = self.read.get(key);
-        let is_due = since.elapsed() >= RESTS
-            && last.is_none_or(|(at, _)| at.elapsed() >= AGAIN_AFTER);
+        let is_due =
+            since.elapsed() >= RESTS && last.is_none_or(|(at, _)| at.elapsed() >= AGAIN_AFTER);
         let first = || FIRST_COST_S + FIRST_COST_S_PER_BYTE * self.rss(key).unwrap_or(0) as f64;
         let cost_s = last.map_or_else(first, |(_, cost_s)| *cost_s);
         let now = Clock::now();
@@ -199,8 +200,12 @@ impl Reader {
                 Ok((lines, offered)) => Event::Forecast(key, lines, offered),
                 Err(failure) => Event::Forecast(key, wrap(&failure.to_string(), COLUMNS, 0), false),
             },
-            Wish::Trim(key) => Event::Done(self.trimmed(&key).unwrap_or_else(|failure| failed(&failure))),
-            Wish::Snap(key) => Event::Done(self.snapped(&key).unwrap_or_else(|failure| failed(&failure))),
+            Wish::Trim(key) => {
+                Event::Done(self.trimmed(&key).unwrap_or_else(|failure| failed(&failure)))
+            }
+            Wish::Snap(key) => {
+                Event::Done(self.snapped(&key).unwrap_or_else(|failure| failed(&failure)))
+            }
         };
         events.send(event).map_err(|_| ())
     }
@@ -211,7 +216,9 @@ impl Reader {
         let mut lines = wrapped(&ebb_report::trim::render(&trim));
         lines.push(String::new());
         lines.push(match is_offered {
-            true => "Call malloc_trim now? A thread is stopped for a moment.   y yes   n no".to_owned(),
+            true => {
+                "Call malloc_trim now? A thread is stopped for a moment.   y yes   n no".to_owned()
+            }
             false => "There is nothing to trim. Any key closes this.".to_owned(),
         });
         Ok((lines, is_offered))
@@ -228,7 +235,10 @@ impl Reader {
         let path = path.display();
         Ok(vec![
             format!("Written: {path}"),
-            format!("Later: ebb snap {} -o after.json; ebb diff {path} after.json", resolved.target.asked),
+            format!(
+                "Later: ebb snap {} -o after.json; ebb diff {path} after.json",
+                resolved.target.asked
+            ),
         ])
     }
 
@@ -281,7 +291,10 @@ impl Reader {
                 ..limits(group)
             }
         };
-        let processes = self.node.processes().map(of_process).collect();
+        // What this program has is in the first lines.
+        let own = std::process::id().cast_signed();
+        let others = self.node.processes().filter(|it| it.key.pid != own);
+        let processes = others.map(of_process).collect();
         let of_group = |it: &Group| Row {
             key: Key::Group { cgroup: it.identity.cgroup.clone() },
             name: group_name(it),
@@ -297,14 +310,12 @@ impl Reader {
     fn cost(&mut self, now: Clock) -> Cost {
         self.clocks.push(now);
         self.clocks.retain(|it| now.at.saturating_sub(it.at) <= SHOWN);
-        let first = self.clocks.first().filter(|it| it.at < now.at);
-        let share = first.map(|first| {
-            let used = now.cpu.saturating_sub(first.cpu).as_secs_f64();
-            used / now.at.saturating_sub(first.at).as_secs_f64()
-        });
+        // Before it was there it used nothing.
+        let first = self.clocks.first().map_or(now.cpu, |first| first.cpu);
+        let used = now.cpu.saturating_sub(first);
         let statm = procfs::process::Process::myself().and_then(|it| it.statm());
         Cost {
-            share,
+            share: used.as_secs_f64() / SHOWN.as_secs_f64(),
             budget: self.budget,
             resident: statm.ok().map(|it| it.resident * procfs::page_size()),
             clock: jiff::ZonedDateTime::now().strftime("%H:%M:%S").to_string(),

@@ -74,17 +74,19 @@ impl Row {
         pair.is_some_and(|(left, limit)| left <= limit / 10)
     }
 
-    /// Whether a search for `words`, in lower case, finds it.
+    /// Whether a search for `words`, in lower case, finds it: by name, number, group, allocator or verdict.
     pub fn matches(&self, words: &str) -> bool {
         let heap = self.heap.as_ref();
         let allocator = heap.and_then(|heap| heap.allocator.as_deref()).unwrap_or_default();
         let verdict = heap.map_or("", |heap| heap.verdict);
-        let key = match &self.key {
-            Key::Process { pid, .. } => pid.to_string(),
-            Key::Group { cgroup } => cgroup.to_lowercase(),
+        let (pid, group) = match (&self.key, &self.group) {
+            (Key::Process { pid, .. }, Some(Key::Group { cgroup })) => (pid.to_string(), &**cgroup),
+            (Key::Process { pid, .. }, _) => (pid.to_string(), ""),
+            (Key::Group { cgroup }, _) => (String::new(), &**cgroup),
         };
+        let group = group.to_lowercase();
         let command = self.command.as_deref().unwrap_or_default().to_lowercase();
-        [self.name.to_lowercase().as_str(), &command, &key, allocator, verdict]
+        [self.name.to_lowercase().as_str(), &command, &pid, &group, allocator, verdict]
             .iter()
             .any(|text| text.contains(words))
     }
@@ -115,20 +117,52 @@ pub enum Column {
     Left,
     Allocator,
     Verdict,
+    Age,
     Trend,
 }
 
 use Column::*;
 
-pub const COLUMNS: [Column; 17] = [
-    Id, Name, Held, Rss, Live, Returnable, Pinned, Cached, Interpreter, Huge, File, Other, Limit,
-    Left, Allocator, Verdict, Trend,
+pub const COLUMNS: [Column; 18] = [
+    Id,
+    Name,
+    Held,
+    Rss,
+    Live,
+    Returnable,
+    Pinned,
+    Cached,
+    Interpreter,
+    Huge,
+    File,
+    Other,
+    Limit,
+    Left,
+    Allocator,
+    Verdict,
+    Age,
+    Trend,
 ];
 
 /// Those that stay where the screen is narrow, the last one goes first. A name is always there.
-const BY_NEED: [Column; 16] = [
-    Held, Id, Rss, Verdict, Live, Returnable, Left, Allocator, Pinned, Trend, Limit, Cached,
-    Interpreter, File, Other, Huge,
+const BY_NEED: [Column; 17] = [
+    Held,
+    Id,
+    Rss,
+    Verdict,
+    Live,
+    Returnable,
+    Left,
+    Allocator,
+    Pinned,
+    Trend,
+    Age,
+    Limit,
+    Cached,
+    Interpreter,
+    File,
+    Other,
+    Huge,
 ];
 
 const LEAST_NAME: u16 = 12;
@@ -153,16 +187,19 @@ impl Column {
             Left => ("LEFT", "what is left below the limit"),
             Allocator => ("ALLOC", "what serves malloc; ! if another was asked for"),
             Verdict => ("VERDICT", "as ebb why says it"),
+            Age => ("AGE", "how old the figures of the heap are; RSS and LEFT are of now"),
             Trend => ("TREND", "resident memory over time, from its least to its most"),
         }
     }
 
     pub fn width(self) -> u16 {
         match self {
-            Id | Verdict => 9,
+            Id => 7,
+            Verdict => 9,
             Name => LEAST_NAME,
             Allocator => 10,
             Trend => 12,
+            Age => 4,
             _ => 6,
         }
     }
@@ -187,30 +224,33 @@ impl Column {
             Huge => heap?.huge_excess,
             File => heap?.file,
             Other => heap?.other,
-            Id | Name | Allocator | Verdict | Trend => None,
+            Id | Name | Allocator | Verdict | Age | Trend => None,
         }
     }
 
     /// The text of a cell. The trend is drawn from the history instead.
     pub fn cell(self, row: &Row) -> String {
         let unknown = || "-".to_owned();
+        let heap = row.heap.as_ref();
         match self {
             Id => match &row.key {
                 Key::Process { pid, .. } => pid.to_string(),
                 Key::Group { .. } => row.processes.to_string(),
             },
             Name => row.command.as_ref().unwrap_or(&row.name).clone(),
-            Allocator => match &row.heap {
-                Some(heap) => {
-                    let mark = if heap.in_charge == Some(false) { " !" } else { "" };
-                    heap.allocator.as_ref().map_or_else(unknown, |name| format!("{name}{mark}"))
-                }
-                None => unknown(),
-            },
-            Verdict => match &row.heap {
-                Some(heap) => heap.verdict.to_owned(),
-                None => unknown(),
-            },
+            Allocator => {
+                heap.and_then(|heap| heap.allocator.as_ref()).map_or_else(unknown, |name| {
+                    let mark =
+                        if heap.is_some_and(|it| it.in_charge == Some(false)) { " !" } else { "" };
+                    format!("{name}{mark}")
+                })
+            }
+            Verdict => heap.map_or_else(unknown, |heap| heap.verdict.to_owned()),
+            Age => heap.map_or_else(unknown, |heap| match heap.look_age_s {
+                s if s < 99.5 => format!("{s:.0}s"),
+                s if s < 5970.0 => format!("{:.0}m", s / 60.0),
+                s => format!("{:.0}h", s / 3600.0),
+            }),
             Trend => String::new(),
             _ => self.bytes(row).map_or_else(unknown, mb),
         }
@@ -229,6 +269,10 @@ impl Column {
                 (a == "-").cmp(&(b == "-")).then_with(|| turn(a.cmp(&b)))
             }
             Trend => turn(by_size()),
+            Age => {
+                let age = |row: &Row| row.heap.as_ref().map_or(f64::MAX, |heap| heap.look_age_s);
+                turn(age(left).total_cmp(&age(right)))
+            }
             _ => match (self.bytes(left), self.bytes(right)) {
                 (Some(a), Some(b)) => turn(b.cmp(&a)),
                 (a, b) => b.is_some().cmp(&a.is_some()),
@@ -256,11 +300,12 @@ pub fn fitting(width: u16) -> Vec<(Column, u16, u16)> {
     let mut used = LEAST_NAME;
     let mut kept = vec![Name];
     for column in BY_NEED {
-        let more = column.width() + 1;
-        if used + more <= width {
-            used += more;
-            kept.push(column);
+        used += column.width() + 1;
+        if used > width {
+            used -= column.width() + 1;
+            break;
         }
+        kept.push(column);
     }
     let name = LEAST_NAME + width.saturating_sub(used);
     let mut at = 0;

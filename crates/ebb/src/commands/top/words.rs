@@ -6,10 +6,10 @@ use super::rows::{Column, Key, Row, fitting, mb};
 /// The two lines at the top.
 pub fn head(model: &Model, width: usize) -> [String; 2] {
     let cost = &model.figures.cost;
-    let share = cost.share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", share * 100.0));
     let resident = cost.resident.map_or_else(|| "-".to_owned(), mb);
     let own = format!(
-        "ebb: {share} of a core (budget {:.1} %), {resident} MB, every {:.0} s",
+        "ebb: {:.2} % of a core (budget {:.1} %), {resident} MB, every {:.0} s",
+        cost.share * 100.0,
         cost.budget * 100.0,
         cost.every_s
     );

@@ -1,29 +1,72 @@
 use super::*;
-use crate::commands::top::model::tests::after;
+use crate::commands::top::model::Event;
+use crate::commands::top::model::tests::{after, press};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
 
-/// The screen as text, without the room on the right.
-fn text(model: &Model, (width, height): (u16, u16), has_colours: bool) -> String {
+fn drawn(model: &Model, (width, height): (u16, u16), has_colours: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(model, frame, has_colours)).unwrap();
-    let buffer = terminal.backend().buffer();
-    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-    (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+    terminal.backend().buffer().clone()
 }
 
-fn screen(size: (u16, u16), keys: &str) -> String {
-    text(&after(size, keys).0, size, true)
+fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width).max(1);
+    let lines = buffer.content.chunks(width);
+    let line = |cells: &[Cell]| cells.iter().map(Cell::symbol).collect::<String>();
+    lines.map(|cells| line(cells).trim_end().to_owned() + "\n").collect()
 }
 
-#[track_caller]
-fn assert_screen(found: &str, expected: &str) {
-    assert_eq!(found.trim_end(), expected.trim_matches('\n'), "\n{found}");
+/// `screens.txt` has the size, the keys and then the screen.
+#[test]
+fn screens_are_as_recorded() {
+    let mut found = String::new();
+    for (width, height, keys) in [
+        (80, 24, ""),
+        (160, 10, "t"),
+        (80, 12, "Tab t j"),
+        (80, 12, "\\ p o s"),
+        (80, 24, "F1"),
+        (80, 24, "F6"),
+        (40, 8, ""),
+        (14, 5, "j j"),
+    ] {
+        let (model, _) = after((width, height), keys);
+        let screen = text(&drawn(&model, (width, height), true));
+        found += &format!("== {width}x{height} {keys}\n{screen}");
+    }
+    let (mut model, _) = after((80, 12), "Enter");
+    let key = model.open.clone().unwrap();
+    let lines = ["Retention: 400 of 900 MB.", "", "  live blocks  450.0"].map(str::to_owned);
+    model.update(Event::Detail(key.clone(), lines.to_vec()));
+    found += &format!("== 80x12 Enter\n{}", text(&drawn(&model, (80, 12), true)));
+    press(&mut model, "T");
+    model.update(Event::Forecast(key, vec!["returns 200 MB".to_owned(), "Now?".to_owned()], true));
+    found += &format!("== 80x12 Enter T\n{}", text(&drawn(&model, (80, 12), true)));
+    assert!(found == include_str!("screens.txt"), "{found}");
 }
 
 #[test]
-fn show() {
-    for (size, keys) in [((80,24),""),((160,20),"t"),((80,24),"Tab t"),((80,24),"Enter"),((80,24),"F1"),((80,24),"F6"),((40,10),""),((20,7),"")] {
-        println!("== {size:?} {keys}\n{}", screen(size, keys));
+fn without_colours_there_are_none_and_no_size_is_too_small() {
+    for keys in ["", "Tab t", "Enter", "F1 j j", "F6", "/ w", "T", "\\ z z"] {
+        for size in [(160, 50), (80, 24), (30, 3), (3, 30), (2, 2), (1, 1), (1, 0)] {
+            let (mut model, _) = after((80, 24), keys);
+            // The screen is drawn before the size is known, and after it.
+            drawn(&model, size, false);
+            model.update(Event::Resize(size.0, size.1));
+            let plain = drawn(&model, size, false);
+            assert!(plain.content.iter().all(|cell| cell.fg == Color::Reset), "{keys}");
+        }
     }
+    let (model, _) = after((80, 24), "");
+    assert!(drawn(&model, (80, 24), true).content.iter().any(|cell| cell.fg == Color::Red));
+}
+
+#[test]
+fn a_trend_runs_from_the_least_to_the_most_and_shows_the_last_points() {
+    assert_eq!(trend(&[0, 10, 70, 35], 9), "▁▂█▄");
+    assert_eq!(trend(&[9, 9, 0, 70], 2), "▁█");
+    assert_eq!(trend(&[1_000_000, 1_000_001], 9), "▁▁");
+    assert_eq!(trend(&[], 9), "");
 }
