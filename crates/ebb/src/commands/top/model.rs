@@ -1,6 +1,7 @@
 //! The state of the screen of `ebb top`: events in, wishes to the reader out. Knows no terminal, no process and no clock.
 //!
-//! The selection stays on its process while rows are sorted anew, so that a key never acts on another one.
+//! Once a person has moved, the selection stays on its process while rows are sorted anew, so that a key never acts on another one.
+//! Before that, and after a jump to the top, the first row is selected, whichever it is.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,7 +26,7 @@ pub enum Event {
     Detail(Key, Vec<String>),
     /// What a trim would return, and whether it is to be offered.
     Forecast(Key, Vec<String>, bool),
-    /// What came of a trim or a snap.
+    /// The outcome of a trim or a snap.
     Done(Vec<String>),
     /// A signal, or a terminal that is gone.
     End,
@@ -141,6 +142,7 @@ pub struct Model {
     pub size: (u16, u16),
     shown: Vec<Shown>,
     selected: Option<Key>,
+    follows_top: bool,
     announced: Option<Key>,
     history: HashMap<Key, VecDeque<u64>>,
     was_g: bool,
@@ -166,6 +168,7 @@ impl Model {
             size,
             shown: Vec::new(),
             selected: None,
+            follows_top: true,
             announced: None,
             history: HashMap::new(),
             was_g: false,
@@ -272,11 +275,10 @@ impl Model {
             all = self.as_tree(&all);
         }
         self.shown = self.filtered(all);
-        let again = self
-            .selected
-            .as_ref()
-            .and_then(|key| self.shown.iter().position(|shown| self.row(*shown).key == *key));
-        self.move_to(again.unwrap_or(self.cursor));
+        let key = self.selected.as_ref().filter(|_| !self.follows_top);
+        let again =
+            key.and_then(|key| self.shown.iter().position(|shown| self.row(*shown).key == *key));
+        self.select(again.unwrap_or(if self.follows_top { 0 } else { self.cursor }));
     }
 
     /// Each row below its parent. Siblings are in the order of the first row in or below each.
@@ -300,7 +302,7 @@ impl Model {
         rows.map(|(at, depth)| Shown { depth, ..all[at] }).collect()
     }
 
-    /// Those that the filter finds; in a tree also what they are below.
+    /// The rows that the filter finds; in a tree also their ancestors.
     fn filtered(&self, all: Vec<Shown>) -> Vec<Shown> {
         if self.filter.is_empty() {
             return all;
@@ -358,7 +360,10 @@ impl Model {
             KeyCode::PageDown => self.move_by(page),
             KeyCode::PageUp => self.move_by(-page),
             KeyCode::Char('g') if !was_g => self.was_g = true,
-            KeyCode::Home | KeyCode::Char('g') => self.move_to(0),
+            KeyCode::Home | KeyCode::Char('g') => {
+                self.follows_top = true;
+                self.select(0);
+            }
             KeyCode::End | KeyCode::Char('G') => self.move_to(usize::MAX),
             KeyCode::F(5) | KeyCode::Char('t') => {
                 self.is_tree = !self.is_tree;
@@ -369,10 +374,10 @@ impl Model {
                     View::Processes => View::Groups,
                     View::Groups => View::Processes,
                 };
-                self.cursor = 0;
+                self.follows_top = true;
                 self.arrange();
             }
-            KeyCode::Char('I') => self.sort_by(self.sort),
+            KeyCode::Char('I') => self.sort_by(self.sort, !self.is_inverted),
             KeyCode::F(3) | KeyCode::Char('n') if !self.search.is_empty() => self.find(1),
             KeyCode::F(3) | KeyCode::Char('/') => {
                 self.search.clear();
@@ -447,7 +452,7 @@ impl Model {
             KeyCode::Up | KeyCode::Char('k' | '<') => self.mode = Mode::Sort(at.saturating_sub(1)),
             KeyCode::Enter => {
                 self.close();
-                self.sort_by(COLUMNS[at]);
+                self.sort_by(COLUMNS[at], false);
             }
             KeyCode::Esc | KeyCode::Char('q') => self.close(),
             _ => {}
@@ -525,8 +530,9 @@ impl Model {
             Mode::List if row + 1 == lines.rows => {
                 let columns = fitting(self.size.0);
                 let hit = columns.iter().find(|(_, at, width)| column <= at + width);
+                // Again on the same: the other way round.
                 if let Some((hit, ..)) = hit {
-                    self.sort_by(*hit);
+                    self.sort_by(*hit, self.sort == *hit && !self.is_inverted);
                 }
             }
             Mode::List if row >= lines.rows && row < lines.rows + lines.count => {
@@ -542,10 +548,8 @@ impl Model {
         }
     }
 
-    /// By the same column again: the other way round.
-    fn sort_by(&mut self, column: Column) {
-        self.is_inverted = self.sort == column && !self.is_inverted;
-        self.sort = column;
+    fn sort_by(&mut self, column: Column, is_inverted: bool) {
+        (self.sort, self.is_inverted) = (column, is_inverted);
         self.arrange();
     }
 
@@ -565,6 +569,11 @@ impl Model {
     }
 
     fn move_to(&mut self, at: usize) {
+        self.follows_top = false;
+        self.select(at);
+    }
+
+    fn select(&mut self, at: usize) {
         self.cursor = at.min(self.shown.len().saturating_sub(1));
         self.selected = self.selected().map(|row| row.key.clone());
     }

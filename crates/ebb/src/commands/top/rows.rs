@@ -63,7 +63,7 @@ pub struct Heap {
 }
 
 impl Row {
-    /// What is left below the limit.
+    /// The room below the limit.
     pub fn left(&self) -> Option<u64> {
         Some(self.limit?.saturating_sub(self.limit_usage?))
     }
@@ -144,7 +144,7 @@ pub const COLUMNS: [Column; 18] = [
     Trend,
 ];
 
-/// Those that stay where the screen is narrow, the last one goes first. A name is always there.
+/// Columns by need: on a narrow screen the last ones are left out. A name is always shown.
 const BY_NEED: [Column; 17] = [
     Held,
     Id,
@@ -184,7 +184,7 @@ impl Column {
             File => ("FILE", "mapped files and shared memory"),
             Other => ("OTHER", "stacks, data, mappings of its own, and what is not known"),
             Limit => ("LIMIT", "the lowest memory limit that holds here"),
-            Left => ("LEFT", "what is left below the limit"),
+            Left => ("LEFT", "the room below the limit"),
             Allocator => ("ALLOC", "what serves malloc; ! if another was asked for"),
             Verdict => ("VERDICT", "as ebb why says it"),
             Age => ("AGE", "how old the figures of the heap are; RSS and LEFT are of now"),
@@ -295,7 +295,7 @@ pub fn mb(bytes: u64) -> String {
     if mb < 999.95 { format!("{mb:.1}") } else { format!("{mb:.0}") }
 }
 
-/// The columns that fit, each with where it begins and its width; the name takes what is left.
+/// The columns that fit, each with where it begins and its width; the name takes the rest.
 pub fn fitting(width: u16) -> Vec<(Column, u16, u16)> {
     let mut used = LEAST_NAME;
     let mut kept = vec![Name];

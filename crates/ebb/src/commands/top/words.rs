@@ -75,7 +75,7 @@ pub fn title_of(column: Column, view: View) -> &'static str {
     }
 }
 
-/// What is said where no row is.
+/// The sentence in place of rows.
 pub fn nothing(model: &Model) -> &'static str {
     if model.figures.processes.is_empty() {
         "Reading..."
