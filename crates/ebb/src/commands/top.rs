@@ -24,8 +24,8 @@ mod screen;
 mod words;
 
 const EXAMPLES: &str = "Examples:
-  ebb top                        processes, by what they hold; F1 shows the keys
-  ebb top --groups --once        containers and units as a table
+  ebb top --groups               containers and units, by what they hold; F1 shows the keys
+  ebb top --once                 processes as a table, for a pipe
   ebb top --json                 the same figures for a script";
 
 /// The arguments of `ebb top`.

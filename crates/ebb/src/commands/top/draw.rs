@@ -178,7 +178,7 @@ impl Page<'_> {
         let width = self.area.width;
         let row = model.rows().find(|row| Some(&row.key) == model.open.as_ref());
         let mut y = 0;
-        let title = row.map_or_else(|| "It has ended.".to_owned(), |row| words::title(row));
+        let title = row.map_or_else(|| "It has ended.".to_owned(), words::title);
         self.put((0, y), width, &title, BOLD);
         y += 1;
         if let Some(points) = model.open.as_ref().and_then(|key| model.history(key))
