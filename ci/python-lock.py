@@ -21,7 +21,7 @@ PLATFORM = re.compile(r"any|.*manylinux.*_(x86_64|aarch64)|musllinux.*_x86_64")
 
 
 def folders() -> list[Path]:
-    names = ("benches", "docs/recipes", "packages", "packages/site", "packages/site/tests")
+    names = ("benches", "ci/verdicts", "docs/recipes", "packages", "packages/site", "packages/site/tests")
     single = [ROOT / name / "requirements.txt" for name in names]
     return sorted(path.parent for path in [*single, *ROOT.glob("workloads/*/requirements.txt")])
 

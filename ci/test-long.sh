@@ -51,6 +51,8 @@ say
 # Preload suite: 1000 rounds of 1000 forks (EBB_STORM_ROUNDS sets another number; more than an hour of them is that), storms
 # of a million signals, churn of 20000 threads, more of CPython's tests.
 step EBB_LONG=1 cargo test --release -p ebbmalloc-c
+# What ebb why says of real programs.
+step ci/verdicts.sh
 # The labelled processes, and what each remedy brings.
 step EBB_LONG=1 cargo test -p ebbmalloc-cli --test why
 # Steps of running services, with what happened before each.
