@@ -220,6 +220,14 @@ fn unread_noun(snapshot: &Snapshot) -> String {
     }
 }
 
+/// What a runtime says of its own heap, in brackets.
+fn managed(snapshot: &Snapshot) -> String {
+    ledger::managed(&snapshot.processes).map_or(String::new(), |(committed, used)| {
+        let [committed, used] = [committed, used].map(megabytes);
+        format!(" ({committed} MB committed, {used} MB in use after the last collection)")
+    })
+}
+
 /// What a cause is called in a sentence.
 pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
     match cause {
@@ -239,7 +247,10 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
         Cause::UnreadHeap => return unread_noun(snapshot),
         Cause::Anonymous => match ledger::owners(&snapshot.processes).as_slice() {
             [] => "mapped by the program itself, not by malloc",
-            owners => return format!("{}, or mapped by the program itself", owners.join(", ")),
+            owners => {
+                let figures = managed(snapshot);
+                return format!("{}{figures}, or mapped by the program itself", owners.join(", "));
+            }
         },
         Cause::Stacks => "threads' stacks",
         Cause::Data => "data of programs and libraries",

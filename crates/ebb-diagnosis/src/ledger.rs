@@ -230,6 +230,12 @@ pub(super) fn hidden_name(hidden: &Hidden) -> String {
     }
 }
 
+/// Committed and used bytes of the heaps of runtimes that say so.
+pub(super) fn managed(processes: &[Process]) -> Option<(u64, u64)> {
+    let all = processes.iter().filter_map(|process| process.managed.as_ref());
+    all.map(|it| (it.committed, it.used)).reduce(|sum, it| (sum.0 + it.0, sum.1 + it.1))
+}
+
 /// Who may have memory besides `malloc`: pools of libraries and runtimes' own heaps, each once.
 pub(super) fn owners(processes: &[Process]) -> Vec<String> {
     let unread = processes.iter().filter(|process| !process.pool_is_read());

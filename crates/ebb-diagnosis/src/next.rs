@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use super::settings;
+use super::{ledger, settings};
 use ebb_allocators::Allocator;
 
 use crate::facts::diagnosis::{Cause, VerdictKind};
 use ebb_process::heap::NO_HUGE_PAGES;
-use ebb_process::snapshot::{Runtime, Snapshot, TargetKind};
+use ebb_process::snapshot::{Kind, Runtime, Snapshot, TargetKind};
 
 /// The step that follows from a verdict: a command, then what it is for after a colon. It contains the remedy for the
 /// main cause.
@@ -36,10 +36,24 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
                 Cause::Tmpfs => "df -h -t tmpfs".to_owned(),
                 Cause::Kernel => "slabtop -o -s c".to_owned(),
                 Cause::PageCache | Cause::MappedFiles => format!("ebb snap {asked} -o before.json"),
+                Cause::Anonymous if can_shrink(snapshot) => format!(
+                    "jcmd {pid} GC.run: collects once, after which G1, Shenandoah and ZGC return what they do not need; \
+                     -Xmx limits the heap"
+                ),
                 _ => watch(snapshot, "10m"),
             })
         }
     }
+}
+
+/// Whether much of a Java heap is resident and was not in use after the last collection.
+fn can_shrink(snapshot: &Snapshot) -> bool {
+    let anonymous = snapshot.processes.iter().filter_map(|it| it.usage(Kind::Anonymous));
+    let resident = anonymous.map(|usage| usage.pss).sum::<u64>();
+    ledger::managed(&snapshot.processes).is_some_and(|(committed, used)| {
+        let unused = committed.min(resident).saturating_sub(used);
+        unused >= 16 << 20 && unused >= resident / 5
+    })
 }
 
 /// How memory that was freed and is held comes back.

@@ -108,6 +108,13 @@ fn a_runtimes_own_heap_is_told_apart() {
     node.runtime = Some(Runtime::V8);
     assert_eq!(judged(node.clone()), (VerdictKind::NotHeap, Some(Cause::Anonymous)));
     assert!(of(snapshot(vec![node.clone()])).verdict.sentence.contains("V8's own heap"));
+    node.runtime = Some(Runtime::Jvm);
+    for (used, next) in [(50, "jcmd 7 GC.run"), (290, "ebb why --watch")] {
+        let (reader, committed, used) = ("Java 17".to_owned(), 400_000_000, used * 1_000_000);
+        node.managed = Some(Managed { reader, committed, used });
+        let verdict = of(snapshot(vec![node.clone()])).verdict;
+        assert!(verdict.next.as_ref().is_some_and(|it| it.starts_with(next)), "{verdict:?}");
+    }
     node.runtime = Some(Runtime::Cpython);
     assert_eq!(judged(node.clone()).0, VerdictKind::NotEnoughEvidence, "arenas may be free inside");
     // What a preloaded allocator maps looks like a runtime's own heap.

@@ -11,7 +11,7 @@
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`record`], [`recording`], [`whole_file`]: one line of JSON per look, days of them in a folder; a file whole or not at all.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
-//! - [`counters`], [`heap`], [`hidden`], [`python`]: what its allocators and its CPython hold.
+//! - [`counters`], [`heap`], [`hidden`], [`python`], [`jvm`]: what its allocators, its CPython and its Java hold.
 //! - [`profile`], [`symbols`], [`pprof`]: the heap profile of an ebbmalloc, with names, and its file.
 //! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
 
@@ -30,6 +30,7 @@ pub mod hidden;
 pub mod inherited;
 pub mod inside;
 pub mod instruments;
+pub mod jvm;
 pub mod library;
 pub mod limited_cgroup;
 pub mod look;

@@ -124,6 +124,9 @@ pub struct Process {
     /// What CPython says of its objects, where it was read.
     #[serde(default)]
     pub python: Option<Python>,
+    /// What a Java virtual machine says of its heap, where its counters were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<Managed>,
     /// What is live by stack, where the process samples its allocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Stacks>,
@@ -267,6 +270,17 @@ pub enum Runtime {
     Go,
     /// Ruby: objects lie in pages of their own, strings and arrays in `malloc`.
     Ruby,
+}
+
+/// What a runtime says of its own heap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Managed {
+    /// Who says so: `Java 17.0.1`.
+    pub reader: String,
+    /// Bytes that the heap may use without asking the kernel; not all of them are resident.
+    pub committed: u64,
+    /// Bytes of objects after the last collection.
+    pub used: u64,
 }
 
 /// The arenas in which CPython puts objects up to 512 bytes; resident bytes.

@@ -93,6 +93,30 @@ fn numpys_arrays_are_live_blocks() {
     Said::of(&Subject::python(code)).assert_live(80 * MB);
 }
 
+/// jcmd is a process of the same Java, which asks the one that is looked at.
+#[test]
+fn a_java_heap_is_as_large_as_jcmd_says() {
+    if !test_needs::installed(&["default-jdk-headless"]) {
+        return;
+    }
+    let subject = Subject::start(&mut subjects::command("Heap.java"));
+    let said = Said::of(&subject);
+    said.assert_verdict(NOT_HEAP, "anonymous");
+    let managed = &said.value["snapshot"]["processes"][0]["managed"];
+    let info = Finished::by(Command::new("jcmd").args([subject.pid().as_str(), "GC.heap_info"]));
+    // "garbage-first heap   total 262144K, used 104801K [..."
+    let kilobytes = |word: &str| -> u64 {
+        let (_, rest) = info.stdout.split_once(word).unwrap_or_else(|| panic!("{}", info.stdout));
+        rest.split_once('K').unwrap().0.trim().parse().unwrap()
+    };
+    let committed = managed["committed"].as_u64().unwrap();
+    assert!(committed.abs_diff(kilobytes("total ") << 10) < MB, "{committed}: {}", info.stdout);
+    // The counters stand still between two collections.
+    let used = managed["used"].as_u64().unwrap();
+    assert!(used <= kilobytes("used ") << 10, "{used}: {}", info.stdout);
+    assert!(said.sentence().contains("in use after the last collection"), "{}", said.sentence());
+}
+
 #[test]
 fn free_pages_that_are_locked_are_foreseen_by_nobody() {
     let locks = Finished::by(Command::new("sh").args(["-c", "ulimit -l"]));
