@@ -1,24 +1,22 @@
-//! A thread's cache: for each class a stack of free slots, and the words by which the purger can
-//! take it over while its owner sleeps.
+//! A thread's cache: for each class a stack of free slots, and the words by which the purger can take it over while its owner
+//! sleeps.
 //!
-//! The protocol is asymmetric on purpose: the owner pays for two plain stores and two loads, the purger for a system
-//! call.
+//! The protocol is asymmetric on purpose: the owner pays for two plain stores and two loads, the purger for a call.
 //!
 //! - The owner sets `in_use`, reads `claim`, works, and clears `in_use` with release. If `claim` is set, the owner clears
 //!   `in_use` at once and does not use its cache for this operation. It never waits.
 //! - The purger sets `claim` on some caches and makes every thread pass a barrier (membarrier). Then it reads each
 //!   `in_use` with acquire and takes the caches where it is 0. It leaves the others alone.
 //!
-//! Why both cannot use a cache at once: the owner's store to `in_use` comes before its load of `claim` in
-//! program order, and the compiler does not change that. If the barrier falls on the owner before the store,
-//! the owner's load comes after the barrier and sees the claim; if it falls after the store, the
-//! purger sees the store. This is the asymmetric Dekker of Linux's membarrier(2) manual page.
-//! A signal handler that interrupts the owner finds `in_use` set and does not touch the cache.
-//! Loom: `owner_against_claim`; with real threads: the stress test `claims_under_load`.
+//! Why both cannot use a cache at once: the owner's store to `in_use` comes before its load of `claim` in program order, and
+//! the compiler does not change that. If the barrier falls on the owner before the store, the owner's load comes after the
+//! barrier and sees the claim; if it falls after the store, the purger sees the store. This is the asymmetric Dekker of
+//! Linux's membarrier(2) manual page. A signal handler that interrupts the owner finds `in_use` set and does not touch the
+//! cache. Loom: `owner_against_claim`; with real threads: the stress test `claims_under_load`.
 //!
-//! The low-water mark: at a tick the purger sets each stack's `low` to its top. The owner's pop stops
-//! at `low` and takes the slow path, which lowers it: by a few entries, then by twice as many each time. What is still
-//! below `low` at the next tick was not touched in between, and is put back. The mark costs no instruction on the fast path.
+//! The low-water mark: at a tick the purger sets each stack's `low` to its top. The owner's pop stops at `low` and takes the
+//! slow path, which lowers it: by a few entries, then by twice as many each time. What is still below `low` at the next tick
+//! was not touched in between, and is put back. The mark costs no instruction on the fast path.
 
 use super::stack::{Demand, Entry, Stack, Stacks};
 use crate::base::exact::u8_of;
@@ -37,40 +35,32 @@ pub enum Entered {
     Nested,
 }
 
-/// What checks of frees need to know of the refills of a cache.
+/// What checks of frees know of refills: bytes since [`Cache::was_filled`] said yes, how many, and by class, the first at 0,
+/// the lower half of the stack's top at the last look for wrong frees, as a number of entries.
 pub(super) struct Refills {
-    /// Bytes since [`Cache::was_filled`] said yes.
     pub(super) bytes: usize,
     pub(super) count: u32,
-    /// By class, the first at 0: the lower half of the stack's top, as a number of entries, at the last look for wrong frees.
     pub(super) tops: [u16; CLASSES],
-}
-
-impl Refills {
-    const NONE: Self = Self { bytes: 0, count: 0, tops: [0; CLASSES] };
 }
 
 /// See the module.
 #[repr(C, align(64))]
 pub struct Cache {
-    /// Written by the owner alone: 1 during an operation. Its release store of 0 pairs with the
-    /// purger's acquire load in [`Cache::seize`].
+    /// 1 while the owner works. Its release store of 0 pairs with the purger's acquire load in [`Cache::seize`].
     in_use: AtomicU8,
-    /// [`WANTED`] while the purger wants or has the cache, else 0. Written under the registry's lock alone, with
-    /// release; pairs with the owner's acquire load on entering.
+    /// [`WANTED`] while the purger wants or has the cache, else 0. Written with release under the registry's lock alone;
+    /// pairs with the owner's acquire load on entering.
     claim: AtomicU8,
     /// The shard whose bins refill this cache. Written by the owner alone, in its cache; relaxed.
     pub(super) shard: core::sync::atomic::AtomicU8,
-    /// Class of a request of up to 16 bytes, 32, ... [`QUICK_MAX`]. A copy for each cache saves the
-    /// fast path the address of a table. In a rationed cache they lead to the rations. Written by the
-    /// owner alone.
+    /// Class of a request of up to 16 bytes, 32, ... [`QUICK_MAX`]. A copy for each cache saves the fast path the address of
+    /// a table. In a rationed cache they lead to the rations. Written by the owner alone.
     pub(super) quick: UnsafeCell<[u8; QUICK_MAX / QUANTUM + 1]>,
     pub(super) stacks: UnsafeCell<Stacks>,
     demand: UnsafeCell<[Demand; CLASSES + 1]>,
     /// As `stacks`.
     pub(super) refills: UnsafeCell<Refills>,
-    /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone,
-    /// relaxed.
+    /// The explicit arena that refills this cache, as [`Cache::home`] says. Written by the owner alone, relaxed.
     pub(super) home: core::sync::atomic::AtomicU16,
     /// A mask for the class of a pop that must not use a ration: all ones; in a rationed cache zero, so that the pop uses
     /// class 0, whose stack is always empty. Written by the owner alone.
@@ -157,7 +147,7 @@ impl Cache {
                 rations: UnsafeCell::new(null_mut()),
                 stacks: UnsafeCell::new(Stacks::NONE),
                 demand: UnsafeCell::new([Demand::FIRST; CLASSES + 1]),
-                refills: UnsafeCell::new(Refills::NONE),
+                refills: UnsafeCell::new(Refills { bytes: 0, count: 0, tops: [0; CLASSES] }),
                 next: UnsafeCell::new(null_mut()),
             }
         }
