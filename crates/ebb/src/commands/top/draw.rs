@@ -194,8 +194,10 @@ impl Page<'_> {
         let last = self.area.height.saturating_sub(1);
         match &model.detail {
             Some(lines) => {
-                for (y, line) in (y..last).zip(lines.iter().skip(model.scroll)) {
-                    self.put((0, y), width, line, PLAIN);
+                let lines = lines.iter().skip(model.scroll);
+                let pieces = lines.flat_map(|line| words::folded(line, usize::from(width)));
+                for (y, line) in (y..last).zip(pieces) {
+                    self.put((0, y), width, &line, PLAIN);
                 }
             }
             None => self.put((0, y), width, "Reading the heap...", PLAIN),

@@ -431,6 +431,7 @@ impl Model {
             KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => {
                 self.open = None;
                 self.close();
+                wishes.extend(self.selected.clone().map(Wish::Look));
             }
             KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
             KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),

@@ -224,8 +224,10 @@ impl Reader {
         Ok((lines, is_offered))
     }
 
-    fn trimmed(&self, key: &Key) -> Result<Vec<String>, Failure> {
+    fn trimmed(&mut self, key: &Key) -> Result<Vec<String>, Failure> {
         let trim = trim::Args::asked(true).trim(&self.resolve(key)?, &self.observer)?;
+        // So that its row shows it.
+        let _ = self.node.look(&subject(key));
         Ok(wrapped(&ebb_report::trim::render(&trim)))
     }
 
@@ -266,6 +268,9 @@ impl Reader {
 
     fn figures(&mut self) -> Figures {
         let now = Clock::now();
+        let mut read = std::mem::take(&mut self.read);
+        read.retain(|key, _| self.rss(key).is_some());
+        self.read = read;
         let mut commands = std::mem::take(&mut self.commands);
         let mut known = HashMap::with_capacity(commands.len());
         for process in self.node.processes() {

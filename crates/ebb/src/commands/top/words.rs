@@ -97,6 +97,23 @@ pub fn title(row: &Row) -> String {
     }
 }
 
+/// A line in pieces of at most `width`, broken between words; later ones are indented.
+pub fn folded(line: &str, width: usize) -> Vec<String> {
+    const INDENT: &str = "    ";
+    let mut out = Vec::new();
+    let mut rest = line.to_owned();
+    while let Some((end, _)) = rest.char_indices().nth(width) {
+        // Not in the indent, where nothing would be gained.
+        let space = rest[..end].rfind(' ').filter(|&at| !rest[..at].trim().is_empty());
+        let Some(at) = space.filter(|&at| at > INDENT.len()) else { break };
+        let later = format!("{INDENT}{}", rest[at..].trim_start());
+        rest.truncate(at);
+        out.push(std::mem::replace(&mut rest, later));
+    }
+    out.push(rest);
+    out
+}
+
 /// Keys and columns.
 pub fn help() -> Vec<String> {
     const KEYS: [(&str, &str); 12] = [

@@ -38,7 +38,8 @@ fn screens_are_as_recorded() {
     }
     let (mut model, _) = after((80, 12), "Enter");
     let key = model.open.clone().unwrap();
-    let lines = ["Retention: 400 of 900 MB.", "", "  live blocks  450.0"].map(str::to_owned);
+    let sentence = "Retention: 400 of 900 MB of gunicorn (20) are freed and held by the allocator, mostly whole pages.";
+    let lines = [sentence, "", "  live blocks  450.0"].map(str::to_owned);
     model.update(Event::Detail(key.clone(), lines.to_vec()));
     found += &format!("== 80x12 Enter\n{}", text(&drawn(&model, (80, 12), true)));
     press(&mut model, "T");
@@ -69,4 +70,13 @@ fn a_trend_runs_from_the_least_to_the_most_and_shows_the_last_points() {
     assert_eq!(trend(&[9, 9, 0, 70], 2), "▁█");
     assert_eq!(trend(&[1_000_000, 1_000_001], 9), "▁▁");
     assert_eq!(trend(&[], 9), "");
+}
+
+#[test]
+fn a_long_line_is_folded_between_words_and_a_long_word_is_not() {
+    assert_eq!(words::folded("one two three four", 13), ["one two", "    three", "    four"]);
+    assert_eq!(words::folded("  äone   two", 80), ["  äone   two"]);
+    assert_eq!(words::folded("ääääääääää ööööööööö", 12), ["ääääääääää", "    ööööööööö"]);
+    assert_eq!(words::folded("      abcdefghij", 8), ["      abcdefghij"]);
+    assert_eq!(words::folded("abc", 0), ["abc"]);
 }

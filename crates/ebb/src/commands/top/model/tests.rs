@@ -163,7 +163,7 @@ fn keys_ask_for_looks_details_trims_and_snaps_of_the_selected_row() {
         ("T y", vec![]),
         ("S", vec![Wish::Snap(key(20))]),
         ("q", vec![Wish::Quit]),
-        ("Enter q", vec![]),
+        ("Enter q", vec![Wish::Look(key(20))]),
         ("Enter q F10", vec![Wish::Quit]),
         ("F1 q", vec![]),
         ("\\ q", vec![]),
