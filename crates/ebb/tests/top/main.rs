@@ -149,16 +149,16 @@ fn rows_are_shown_sorted_opened_trimmed_and_kept_and_the_terminal_is_as_before()
 #[test]
 fn a_pipe_gets_a_table_or_json_and_no_screen() {
     let folder = harness::folder();
-    let held = subjects::named(&folder, "toplot", "burst-1-thread");
+    let held = subjects::named(&folder, "heldpipe", "burst-1-thread");
     let once = |option: &str| Finished::by(harness::ebb().args(["top", option]));
     let table = once("--once");
-    table.expect(0, &["PID NAME", "toplot"], &[]);
+    table.expect(0, &["PID NAME", "heldpipe"], &[]);
     assert!(!table.stdout.contains('\u{1b}'), "{}", table.all());
     let all = once("--json").json();
     let rows = all["processes"].as_array().expect("a list");
     let row = rows.iter().find(|row| row["pid"] == held.id).expect("the process");
     assert!(row["held"].as_u64() > Some(100_000_000), "{row}");
-    assert_eq!((&row["name"], &row["verdict"]), (&"toplot".into(), &"retention".into()), "{row}");
+    assert_eq!((&row["name"], &row["verdict"]), (&"heldpipe".into(), &"retention".into()), "{row}");
     assert!(all["groups"].as_array().is_some_and(|groups| !groups.is_empty()), "{all}");
     let none = Finished::by(harness::ebb().arg("top"));
     none.expect(64, &[], &["--once prints a table"]);

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
+use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture, MouseEventKind};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -40,8 +40,9 @@ impl Screen {
             before(panic);
         }));
         enable_raw_mode()?;
-        let screen = Self(Terminal::new(CrosstermBackend::new(io::stdout()))?);
-        execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture)?;
+        let taken = execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture);
+        let screen = taken.and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        let screen = screen.map(Self).inspect_err(|_| restore())?;
         let events = events.clone();
         std::thread::spawn(move || while send(&events) {});
         Ok(screen)
@@ -58,6 +59,8 @@ impl Drop for Screen {
 fn send(events: &Sender<Event>) -> bool {
     let event = match event::read() {
         Ok(event::Event::Key(key)) => Event::Key(key),
+        // Else each movement would draw the screen.
+        Ok(event::Event::Mouse(mouse)) if mouse.kind == MouseEventKind::Moved => return true,
         Ok(event::Event::Mouse(mouse)) => Event::Mouse(mouse),
         Ok(event::Event::Resize(width, height)) => Event::Resize(width, height),
         Ok(_) => return true,
