@@ -127,13 +127,11 @@ fn rows_are_shown_sorted_opened_trimmed_and_kept_and_the_terminal_is_as_before()
     terminal.shows(&file);
     let mut files = terminal.0.path().read_dir().unwrap().flatten().map(|it| it.file_name());
     assert!(files.any(|name| name.to_string_lossy().starts_with(&file)));
-    terminal.types(&["Escape"]);
-    terminal.types(&["T"]);
+    terminal.types(&["Enter", "T"]);
     terminal.shows("Call malloc_trim now?");
     terminal.types(&["y"]);
     terminal.shows("were returned");
-    terminal.types(&["Escape"]);
-    terminal.types(&["q"]);
+    terminal.types(&["Enter", "q"]);
     terminal.shows("F5");
     terminal.tmux(&["resize-window", "-x", "20", "-y", "5"]);
     terminal.until("a small screen", |screen| screen.lines().count() == 5);
