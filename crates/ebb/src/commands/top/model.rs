@@ -50,6 +50,8 @@ pub struct Figures {
     pub processes: Vec<Row>,
     pub groups: Vec<Row>,
     pub cost: Cost,
+    /// Whether memory was read anew, which is a point of the trend.
+    pub is_tick: bool,
 }
 
 /// What looking costs.
@@ -61,8 +63,8 @@ pub struct Cost {
     pub resident: Option<u64>,
     /// The time of day.
     pub clock: String,
-    /// Time between two ticks, which grows where they alone take the budget.
-    pub every_s: f64,
+    /// Time between two ticks, where it is longer than asked for.
+    pub every_s: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,10 +251,10 @@ impl Model {
         let mut history = HashMap::with_capacity(self.history.len());
         for row in figures.processes.iter().chain(&figures.groups) {
             let mut points = self.history.remove(&row.key).unwrap_or_default();
-            if points.len() == MOST_POINTS {
+            if figures.is_tick && points.len() == MOST_POINTS {
                 points.pop_front();
             }
-            points.extend(row.rss);
+            points.extend(row.rss.filter(|_| figures.is_tick));
             history.insert(row.key.clone(), points);
         }
         self.history = history;

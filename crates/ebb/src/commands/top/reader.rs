@@ -73,7 +73,12 @@ struct Reader {
     node: Node,
     observer: Observer,
     budget: f64,
+    /// Time between two ticks: as wanted, or more where they alone take much of the budget.
+    wanted: Duration,
     every: Duration,
+    /// When figures were sent last, and whether a heap was read since then.
+    sent: Instant,
+    is_stale: bool,
     started: Clock,
     /// Clocks of the last minute.
     clocks: Vec<Clock>,
@@ -92,7 +97,10 @@ impl Reader {
             node: Node::new(Options { budget, cgroups: None }),
             observer: Observer::default(),
             budget,
+            wanted: every,
             every,
+            sent: Instant::now(),
+            is_stale: false,
             clocks: vec![Clock { cpu: Duration::ZERO, ..started }],
             started,
             commands: HashMap::new(),
@@ -103,23 +111,29 @@ impl Reader {
     }
 
     fn run(mut self, inbox: &Receiver<Wish>, events: &Sender<Event>) {
-        let mut every = self.every;
         let mut next = Instant::now();
+        let mut is_first = true;
         loop {
             if Instant::now() >= next {
                 let before = Clock::now();
                 self.node.tick(&before);
-                let mut figures = self.figures();
-                let cost = Clock::now().cpu.saturating_sub(before.cpu);
-                every = self.every.max(cost.div_f64(self.budget * FOR_TICKS));
-                figures.cost.every_s = every.as_secs_f64();
-                if events.send(Event::Figures(figures)).is_err() {
+                if self.sends(true, events).is_err() {
                     return;
                 }
-                next = Instant::now() + every;
+                let cost = Clock::now().cpu.saturating_sub(before.cpu);
+                // The first one names all processes.
+                if !is_first {
+                    self.every = self.wanted.max(cost.div_f64(self.budget * FOR_TICKS));
+                }
+                is_first = false;
+                next = Instant::now() + self.every;
             }
             let has_more = self.reads_one(events);
-            let rest = if has_more { Duration::ZERO } else { RESTS.min(every) };
+            self.is_stale |= has_more;
+            if self.is_stale && self.sent.elapsed() >= RESTS && self.sends(false, events).is_err() {
+                return;
+            }
+            let rest = if has_more { Duration::ZERO } else { RESTS.min(self.every) };
             match inbox.recv_timeout(rest.min(next.saturating_duration_since(Instant::now()))) {
                 Ok(wish) => {
                     if self.serves(wish, events).is_err() {
@@ -130,6 +144,13 @@ impl Reader {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Sends what is known, as of a tick or of looks since then.
+    fn sends(&mut self, is_tick: bool, events: &Sender<Event>) -> Result<(), ()> {
+        (self.sent, self.is_stale) = (Instant::now(), false);
+        let figures = Figures { is_tick, ..self.figures() };
+        events.send(Event::Figures(figures)).map_err(|_| ())
     }
 
     /// Reads the selected row if it is due, else the next one; whether one was read.
@@ -309,7 +330,7 @@ impl Reader {
             ..limits(Some(it))
         };
         let groups = self.node.groups().map(of_group).collect();
-        Figures { processes, groups, cost: self.cost(now) }
+        Figures { processes, groups, cost: self.cost(now), is_tick: true }
     }
 
     fn cost(&mut self, now: Clock) -> Cost {
@@ -324,7 +345,7 @@ impl Reader {
             budget: self.budget,
             resident: statm.ok().map(|it| it.resident * procfs::page_size()),
             clock: jiff::ZonedDateTime::now().strftime("%H:%M:%S").to_string(),
-            every_s: self.every.as_secs_f64(),
+            every_s: (self.every > self.wanted).then(|| self.every.as_secs_f64()),
         }
     }
 }

@@ -7,11 +7,11 @@ use super::rows::{Column, Key, Row, fitting, mb};
 pub fn head(model: &Model, width: usize) -> [String; 2] {
     let cost = &model.figures.cost;
     let resident = cost.resident.map_or_else(|| "-".to_owned(), mb);
+    let every = cost.every_s.map_or_else(String::new, |s| format!(", ticks every {s:.0} s"));
     let own = format!(
-        "ebb: {:.2} % of a core (budget {:.1} %), {resident} MB, every {:.0} s",
+        "ebb: {:.2} % of a core (budget {:.1} %), {resident} MB{every}",
         cost.share * 100.0,
-        cost.budget * 100.0,
-        cost.every_s
+        cost.budget * 100.0
     );
     let all = &model.figures.processes;
     let held: Vec<u64> = all.iter().filter_map(|row| Column::Held.bytes(row)).collect();

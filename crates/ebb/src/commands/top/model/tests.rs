@@ -63,9 +63,9 @@ pub fn example() -> Figures {
         budget: 0.01,
         resident: Some(12 * MB),
         clock: "03:00:00".to_owned(),
-        every_s: 2.0,
+        every_s: None,
     };
-    Figures { processes, groups, cost }
+    Figures { processes, groups, cost, is_tick: true }
 }
 
 pub fn press(model: &mut Model, key: &str) -> Vec<Wish> {
