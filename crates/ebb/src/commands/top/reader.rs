@@ -345,7 +345,7 @@ impl Reader {
             budget: self.budget,
             resident: statm.ok().map(|it| it.resident * procfs::page_size()),
             clock: jiff::ZonedDateTime::now().strftime("%H:%M:%S").to_string(),
-            every_s: (self.every > self.wanted).then(|| self.every.as_secs_f64()),
+            every_s: (self.every > self.wanted).then_some(self.every.as_secs_f64()),
         }
     }
 }
