@@ -2,7 +2,8 @@
 //!
 //! [`of`] diagnoses one look, [`difference::of`] compares two, [`life::of`] the phases of a program, [`growth::of`] concludes from many,
 //! [`growth::steps`] finds steps and the events before them; [`trim::judge`] says whether malloc_trim is to be called,
-//! [`workers::pools`] compares workers with their siblings, [`periods::compare`] two periods of a recording. What they return is plain data in
+//! [`workers::pools`] compares workers with their siblings, [`periods::compare`] two periods of a recording,
+//! [`fleet::rank`] the workloads of a fleet. What they return is plain data in
 //! [`facts`]. One look proves that memory is held, never a leak. `examples/diagnose.rs` does it for a file of `ebb snap`.
 //!
 //! Inside, from below: `ledger` says where the memory is, `settings` and `next` what can be done, [`findings`] gives each
@@ -11,6 +12,7 @@
 pub mod autoscale;
 pub mod difference;
 pub mod findings;
+pub mod fleet;
 pub mod growth;
 mod ledger;
 pub mod life;
@@ -25,6 +27,7 @@ pub mod workers;
 pub mod facts {
     pub mod autoscale;
     pub mod diagnosis;
+    pub mod fleet;
     pub mod growth;
     pub mod life;
     pub mod periods;

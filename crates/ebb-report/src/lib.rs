@@ -5,7 +5,7 @@
 //!
 //! - [`tables`], [`latency`], [`figures`]: the contents of a trial's tables, and numbers.
 //! - [`text`], [`markdown`], [`html`], [`export`]: the renderings of a trial.
-//! - [`periods`]: two periods of a recording.
+//! - [`periods`]: two periods of a recording; [`fleet`]: the workloads of a fleet.
 //! - [`profile`]: a heap profile, and what changed between two.
 //! - [`diagnosis`], [`growth`], [`metrics`], [`trim`]: what `ebb why`, `watch` and `trim` found and did.
 
@@ -15,6 +15,7 @@ mod drawing;
 pub mod export;
 mod faults;
 pub mod figures;
+pub mod fleet;
 pub mod growth;
 pub mod html;
 pub mod latency;

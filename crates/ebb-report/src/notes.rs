@@ -245,10 +245,11 @@ pub fn method(trial: &Trial) -> Vec<String> {
         )],
         None => execution_notes(trial),
     };
-    let machine = format!("Machine: {}.", place.join(", "));
+    // Of replicas that a server knows it is not known.
+    let machine = (!place.is_empty()).then(|| format!("Machine: {}.", place.join(", ")));
     let began = format!("Started {} with ebb {}.", trial.started, trial.ebb_version);
     let faults = faults::cost_in_words(trial);
-    what.into_iter().chain(faults).chain([machine, began]).collect()
+    what.into_iter().chain(faults).chain(machine).chain([began]).collect()
 }
 
 /// How a trial went that started its services.

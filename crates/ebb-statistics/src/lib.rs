@@ -96,6 +96,16 @@ pub fn paired_interval(differences: &[f64]) -> Option<(f64, f64)> {
     Some(middle_95(medians.collect()))
 }
 
+/// 95 % percentile-bootstrap interval of the mean. `None` of fewer than two.
+pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < 2 {
+        return None;
+    }
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut drawn = || -> f64 { values.iter().map(|_| values[random.usize(..values.len())]).sum() };
+    Some(middle_95((0..RESAMPLES).map(|_| drawn() / values.len() as f64).collect()))
+}
+
 /// The median of as many values, drawn from these.
 fn resampled_median(values: &[f64], random: &mut fastrand::Rng) -> f64 {
     let mut drawn: Vec<f64> =

@@ -77,7 +77,9 @@ fn measure(samples: &[&Sample], metric: Metric) -> Measures {
         typical_bytes: ebb_statistics::median(&memory),
         floor_bytes: memory.iter().copied().reduce(f64::min),
         live_bytes: ebb_statistics::median(&values(&|sample| sample.live_bytes)),
-        cgroup_bytes: ebb_statistics::median(&values(&|sample| sample.cgroup_bytes)),
+        // Of the charge itself that would be the same column again.
+        cgroup_bytes: ebb_statistics::median(&values(&|sample| sample.cgroup_bytes))
+            .filter(|_| metric != Metric::Charge),
         cpu_s: Option::zip(cpu.first(), cpu.last()).map(|(first, last)| last - first),
         ..Measures::default()
     }
@@ -195,6 +197,38 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
             }
         }
     }
+}
+
+/// Why services are worse than the first: memory or CPU time differ, and by `share` of the first one's or more.
+/// Where the interval reaches that share, it is not ruled out, and a canary has to rule it out.
+pub fn worse(variants: &[Variant], share: f64) -> Vec<String> {
+    let Some((first, others)) = variants.split_first() else {
+        return Vec::new();
+    };
+    let of = |variant: &Variant, column: Column| {
+        let before = first.median(column)?;
+        let difference = variant.figure(column)?.versus_first?;
+        let (low, high) = difference.interval?;
+        let is_worse = difference.reading == Some(Reading::Real) && low > 0.0;
+        let percent = |value: f64| 100.0 * value / before;
+        (is_worse && high >= share * before).then(|| {
+            let what =
+                if column == Column::Cpu { "takes more CPU time" } else { "holds more memory" };
+            format!(
+                "{} {what} than {}: {:+.0} % ({:+.0} … {:+.0} %)",
+                variant.name,
+                first.name,
+                percent(difference.value),
+                percent(low),
+                percent(high)
+            )
+        })
+    };
+    let columns = [Column::Typical, Column::Cpu];
+    others
+        .iter()
+        .flat_map(|it| columns.into_iter().filter_map(move |column| of(it, column)))
+        .collect()
 }
 
 fn cpu(variant: &Variant) -> String {
@@ -325,6 +359,30 @@ mod tests {
         old.runs[0].restarts.push(Restart { at_s: 300.0, text: "restarted".into() });
         let (variants, _) = watch(old, side("new", |_| Some(50.0), 0.5));
         assert_eq!(variants[0].runs[0].slope, None);
+    }
+
+    #[test]
+    fn what_is_a_tenth_worse_is_refused_with_the_reason() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for (factor, cpu, expected) in [
+            (1.1, 0.5, &["new holds more memory than old: +1"][..]),
+            (1.04, 0.5, &[]),
+            (0.8, 0.6, &["new takes more CPU time than old: +20 % (+20 … +20 %)"]),
+        ] {
+            let noise: Vec<f64> = (0..300).map(|_| 1.0 + 0.02 * random.f64()).collect();
+            let memory = |factor: f64, from: usize| {
+                let noise = noise.clone();
+                move |at: f64| Some(factor * 300.0 * noise[from + at as usize / 10])
+            };
+            let old = side("old", memory(1.0, 0), 0.5);
+            let (variants, _) = watch(old, side("new", memory(factor, 150), cpu));
+            let found = worse(&variants, 0.10);
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            assert!(
+                found.iter().zip(expected).all(|(it, start)| it.starts_with(start)),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

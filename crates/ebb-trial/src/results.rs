@@ -165,6 +165,8 @@ pub enum Metric {
     Pss,
     /// Anonymous resident pages: heap, stacks, arenas.
     Anon,
+    /// What is charged to the cgroup: of replicas that a Prometheus knows.
+    Charge,
 }
 
 impl Metric {
@@ -174,6 +176,7 @@ impl Metric {
             Metric::Rss => "RSS",
             Metric::Pss => "PSS",
             Metric::Anon => "anonymous memory",
+            Metric::Charge => "memory charged to each replica",
         }
     }
 
@@ -183,6 +186,7 @@ impl Metric {
             Metric::Rss => sample.rss_bytes,
             Metric::Pss => sample.pss_bytes,
             Metric::Anon => sample.anon_bytes,
+            Metric::Charge => sample.cgroup_bytes,
         }
     }
 }

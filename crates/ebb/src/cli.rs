@@ -40,6 +40,8 @@ enum Command {
     Top(commands::top::Args),
     /// Export a process's figures for Prometheus.
     Watch(commands::watch::Args),
+    /// Show which workloads of a fleet hold freed memory, and what that costs.
+    Fleet(commands::fleet::Args),
     /// Show which functions hold a running process's memory.
     Profile(commands::profile::Args),
     /// Say which block of ebbmalloc an address is in, in a core dump or a process.
@@ -92,6 +94,7 @@ pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
         Command::Snap(args) => commands::snap::execute(&args),
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
+        Command::Fleet(args) => commands::fleet::execute(&args),
         Command::Profile(args) => commands::profile::execute(&args),
         Command::Explain(args) => commands::explain::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),

@@ -8,6 +8,7 @@
 //! - `arguments`, `terminal`, `signals`, `paint`: times and sizes of an argument; stdout and stderr; what ends a
 //!   long command; colours.
 //! - `supervised`: a look in a process of its own.
+//! - `prometheus`: asks a Prometheus server.
 //! - `burst`: sends bursts of requests.
 //! - `relief`: makes a process or a cgroup give memory back.
 //! - `commands`: one verb per file.
@@ -19,6 +20,7 @@ pub mod cli;
 mod commands;
 pub mod exit;
 mod paint;
+mod prometheus;
 mod relief;
 mod signals;
 mod supervised;

@@ -23,6 +23,7 @@ use crate::commands::autoscale;
 use crate::exit::{Exit, Failure};
 use crate::{paint, signals, terminal};
 use earlier::Earlier;
+use ebb_trial::canary;
 use ebb_trial::container::Container;
 use ebb_trial::engine;
 use ebb_trial::interrupt::{Groups, Interrupt};
@@ -55,7 +56,8 @@ use std::time::{Duration, Instant, SystemTime};
                   ebb compare --load 'oha -z 20s http://localhost:8000/' -- uvicorn main:app --port 8000\n  \
                   ebb compare --burst 'http://localhost:{port}/report -c 32 -n 400' -- ./server --port {port}\n  \
                   ebb compare --image redis:7 --load 'redis-benchmark -q -n 200000 -t set' --ready localhost:6379\n  \
-                  ebb compare --live old=4711 new=4712 --for 24h"
+                  ebb compare --live old=4711 new=4712 --for 24h\n  \
+                  ebb compare --prometheus http://localhost:9090 --for 30m --live old='{pod=~\"api-.*\"}' new='{pod=~\"api-canary-.*\"}'"
 )]
 pub struct Args {
     /// Folder with a workload.toml, or the file itself.
@@ -81,8 +83,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
 
-    /// Smallest change in percent that counts as better or worse.
-    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "against", value_parser = parse_percent)]
+    /// Smallest change in percent that counts as better or worse, with --against and --live.
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = parse_percent)]
     worse_from: f64,
 
     /// Profile of the workload, for example a short one.
@@ -426,6 +428,10 @@ fn report(
         let has_colours = terminal::has_colours();
         terminal::print(&if has_colours { paint::trial(&text, trial.verdict.kind) } else { text })
     };
+    let worse = match trial.canary {
+        Some(_) => canary::worse(&trial.variants, args.worse_from / 100.0),
+        None => Vec::new(),
+    };
     let exported = args.exports.write(trial);
     // Files that were not written while stdout was.
     let kept = |failure: Failure| {
@@ -445,14 +451,16 @@ fn report(
             ));
         }
     }
-    Ok(exit_of(trial))
+    worse.iter().for_each(|reason| terminal::warn(&format!("worse: {reason}")));
+    Ok(exit_of(trial, !worse.is_empty()))
 }
 
-fn exit_of(trial: &Trial) -> Exit {
+fn exit_of(trial: &Trial, is_worse: bool) -> Exit {
     let only_one_asked = trial.variants.len() == 1 && trial.variants[0].summary.is_some();
     let against = trial.against.as_ref();
     match trial.verdict.kind {
         _ if trial.interrupted => Exit::Interrupted,
+        _ if is_worse => Exit::Worse,
         // A limit of the user's own says more than that there was nothing to compare.
         _ if trial.max_rest.iter().any(|limit| !limit.kept) => Exit::AboveMaxRest,
         _ if against.is_some_and(|against| !against.worse.is_empty()) => Exit::Worse,

@@ -9,6 +9,7 @@ pub mod diff;
 mod events;
 pub mod explain;
 pub mod fix;
+pub mod fleet;
 pub mod library;
 mod life;
 pub mod profile;

@@ -1,13 +1,15 @@
 //! `ebb compare --live`: services that run already, side by side, for as long as wanted.
 //!
-//! Nothing is started, stopped or asked: memory and CPU time are read from the kernel. Restarts are
-//! followed and marked. Ctrl-C ends it and keeps what was seen.
+//! Nothing is started, stopped or asked: memory and CPU time are read from the kernel, or the past from a Prometheus
+//! ([`replicas`]). Restarts are followed and marked. Ctrl-C ends it and keeps what was seen.
+
+mod replicas;
 
 use super::{machine, observer};
 use crate::arguments;
 use crate::commands::events;
 use crate::exit::Failure;
-use crate::{signals, terminal};
+use crate::{prometheus, signals, terminal};
 use ebb_diagnosis::facts::growth::Event;
 use ebb_diagnosis::growth::causes::Standing;
 use ebb_diagnosis::growth::steps;
@@ -17,8 +19,8 @@ use ebb_process::{MallocSource, environ, malloc_source, tree};
 use ebb_report::figures;
 use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::results::{
-    Canary, FORMAT, Limits, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant,
-    Workload,
+    Canary, FORMAT, Limits, Machine, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial,
+    Variant, Workload,
 };
 use ebb_trial::{canary, launch, remains};
 use std::collections::BTreeMap;
@@ -31,10 +33,18 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Args {
     /// Compare running services, each NAME=TARGET with a pid, process name, unit, container or cgroup; the others
     /// are compared with the first. Restarts are followed.
+    /// With --prometheus, selectors: old='{namespace="shop",pod=~"api-.*"}'
     #[arg(long, value_name = "NAME=TARGET", num_args = 2.., value_parser = parse_side, conflicts_with = "workload")]
     live: Vec<(String, String)>,
 
-    /// How long to watch.
+    #[command(flatten)]
+    server: prometheus::Args,
+
+    /// With --prometheus, leave out the first time of each replica that starts.
+    #[arg(long, value_name = "TIME", default_value = "0", requires = "prometheus", value_parser = arguments::time)]
+    grace: Duration,
+
+    /// How long to watch; with --prometheus, how far to look back.
     #[arg(long = "for", value_name = "TIME", default_value = "1h", requires = "live", value_parser = arguments::time)]
     time: Duration,
 
@@ -90,6 +100,9 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     let events = |path: &PathBuf| events::read(path, started);
     // Wrong before the watch is better than wrong after it.
     args.events.as_ref().map(events).transpose()?;
+    if let Some(server) = args.server.server()? {
+        return replicas::compare(args, &server, started);
+    }
     let mut sides = begin(&args.live)?;
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
     signals::end_trial(interrupt.clone(), groups)?;
@@ -119,7 +132,8 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     let mut variants: Vec<Variant> = sides.into_iter().map(end).collect();
     let canary = canary::cut(seconds, args.every.as_secs_f64(), looks);
     canary::summarise(&mut variants, &canary, metric);
-    Ok(trial(variants, canary, metric, started, seconds, interrupt.is_set()))
+    let trial = trial(variants, canary, metric, started, seconds);
+    Ok(Trial { machine: machine::read(), interrupted: interrupt.is_set(), ..trial })
 }
 
 fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {
@@ -224,29 +238,40 @@ impl Side {
         self.run.restarts.push(Restart { at_s, text });
     }
 
-    fn end(mut self, seconds: f64, metric: Metric, events: &[Event]) -> Variant {
-        let points = self.run.samples.iter();
-        let points: Vec<(f64, f64)> =
-            points.filter_map(|sample| Some((sample.at_s, metric.of(sample)? as f64))).collect();
+    fn end(self, seconds: f64, metric: Metric, events: &[Event]) -> Variant {
         let events = [self.events.as_slice(), events].concat();
-        self.run.steps = steps::of_series(&points);
-        self.run.events = steps::line_up(&mut self.run.steps, seconds, points.len(), &events);
-        self.run.phases.push(PhaseSpan {
-            name: "live".to_owned(),
-            kind: PhaseKind::Load,
-            round: 1,
-            from_s: 0.0,
-            to_s: seconds,
-            load: None,
-        });
+        let mut variant = end(self.variant, self.run, seconds, metric, &events);
         if let Some(since) = self.gone_at {
-            self.run
-                .notes
-                .push(format!("it did not run from {} to the end", figures::duration(since)));
+            let note = format!("it did not run from {} to the end", figures::duration(since));
+            variant.runs.iter_mut().for_each(|run| run.notes.push(note.clone()));
         }
-        self.variant.runs.push(self.run);
-        self.variant
+        variant
     }
+}
+
+/// A variant with the one run of a side, and its steps.
+fn end(
+    mut variant: Variant,
+    mut run: Run,
+    seconds: f64,
+    metric: Metric,
+    events: &[Event],
+) -> Variant {
+    let points = run.samples.iter();
+    let points: Vec<(f64, f64)> =
+        points.filter_map(|sample| Some((sample.at_s, metric.of(sample)? as f64))).collect();
+    run.steps = steps::of_series(&points);
+    run.events = steps::line_up(&mut run.steps, seconds, points.len(), events);
+    run.phases.push(PhaseSpan {
+        name: "live".to_owned(),
+        kind: PhaseKind::Load,
+        round: 1,
+        from_s: 0.0,
+        to_s: seconds,
+        load: None,
+    });
+    variant.runs.push(run);
+    variant
 }
 
 /// The allocator of a process and the file that it comes from.
@@ -280,7 +305,6 @@ fn trial(
     metric: Metric,
     started: SystemTime,
     seconds: f64,
-    interrupted: bool,
 ) -> Trial {
     let verdict = canary::judge(&variants, &canary, metric);
     Trial {
@@ -297,13 +321,13 @@ fn trial(
             cycles: BTreeMap::new(),
             digest: None,
         },
-        machine: machine::read(),
+        machine: Machine::default(),
         repetitions: 1,
         interval_ms: (canary.every_s * 1000.0) as u64,
         metric,
         limits: Limits::default(),
         max_rest: Vec::new(),
-        interrupted,
+        interrupted: false,
         placebos: None,
         remains: remains::look(&variants, &verdict),
         verdict,
