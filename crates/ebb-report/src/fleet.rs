@@ -224,13 +224,9 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_names_are_escaped() {
         let page = render_page(&ranking(), "workload", 9, &TimeZone::UTC).unwrap();
-        for expected in [
-            "<!doctype html>",
-            "<wbr>&lt;api&gt;",
-            "class=\"plot wide\"",
-            "not read",
-            "</html>",
-        ] {
+        for expected in
+            ["<!doctype html>", "<wbr>&lt;api&gt;", "class=\"plot wide\"", "not read", "</html>"]
+        {
             assert!(page.contains(expected), "{expected} is not in\n{page}");
         }
         for network in ["http://", "https://", "src=", "url(", "NaN", "<api>"] {

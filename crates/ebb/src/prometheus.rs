@@ -405,7 +405,9 @@ mod tests {
         for (token, words) in
             [(None, "No such file"), (Some("a\nb"), "not one line"), (Some(" "), "not one line")]
         {
-            token.map(|token| std::fs::write(&file, token).unwrap());
+            if let Some(token) = token {
+                std::fs::write(&file, token).unwrap();
+            }
             let failure = Server::open("http://h", Some(&file)).unwrap_err().to_string();
             assert!(failure.contains(words), "{failure}");
         }

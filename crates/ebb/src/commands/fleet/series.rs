@@ -210,7 +210,7 @@ impl More<'_> {
         })
     }
 
-    /// Kills that the cgroup counted, and those that the kubelet saw: where a container ends with the kill, its counter is
+    /// Kills that the cgroup counted, and kills that the kubelet saw: where a container ends with the kill, its counter is
     /// gone before it is read.
     fn kills(&mut self, history: &mut History) -> Result<(), Failure> {
         let mut found: HashMap<(String, usize), [f64; 2]> = HashMap::new();

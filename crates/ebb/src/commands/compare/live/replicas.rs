@@ -1,7 +1,7 @@
 //! Two sets of replicas that a Prometheus knows, by selectors: what they held, as samples of one replica.
 //!
 //! A selector is of the agent's series, or of kube-state-metrics' `kube_pod_container_info`, whose labels people know. Replicas
-//! come and go, so a sample is the mean of those that there were.
+//! come and go, so a sample is their mean.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -166,7 +166,7 @@ fn resolve(server: &Server, name: &str, selector: &str, times: Times) -> Result<
     }
 }
 
-/// The mean of the replicas at each time. Those that were there at the beginning get no grace.
+/// The mean of the replicas at each time. Replicas that are older than the time get no grace.
 fn samples(replicas: &[Replica], times: Times, grace: usize) -> Vec<Sample> {
     let sample = |at: usize| {
         let ready = replicas.iter().filter(|it| it.first() == 0 || at >= it.first() + grace);
@@ -191,7 +191,7 @@ fn samples(replicas: &[Replica], times: Times, grace: usize) -> Vec<Sample> {
     (0..times.count).filter_map(sample).collect()
 }
 
-/// Replicas that took the place of one that ended. Those that come in addition are none.
+/// Replicas that took the place of one that ended. Additional replicas are none.
 fn restarts(replicas: &[Replica], times: Times) -> (Vec<Restart>, Vec<Event>) {
     let (mut restarts, mut all) = (Vec::new(), Vec::new());
     for new in replicas.iter().filter(|it| it.first() > 0) {
