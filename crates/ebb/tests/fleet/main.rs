@@ -490,6 +490,7 @@ fn wrong_addresses_are_refused_in_one_line() {
             "/nowhere/token",
         ),
         ("--snaps /nowhere".to_owned(), 64, "/nowhere"),
+        ("--snaps / --for 99999999999h".to_owned(), 64, "between 10m and 366d"),
     ] {
         assert_refused(
             &output(ebb().args(harness::words(&format!("fleet rank {line}")))),

@@ -27,6 +27,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+/// The past that a server is asked for.
+const MOST_TIME: Duration = Duration::from_secs(366 * 86_400);
+const MOST_LOOKS: f64 = 1e5;
+
 /// The arguments of a live comparison.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -101,7 +105,7 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     // Wrong before the watch is better than wrong after it.
     args.events.as_ref().map(events).transpose()?;
     if let Some(server) = args.server.server()? {
-        return replicas::compare(args, &server, started);
+        return look_back(args, &server, started);
     }
     let mut sides = begin(&args.live)?;
     let (interrupt, groups) = (Interrupt::default(), Groups::default());
@@ -134,6 +138,33 @@ pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     canary::summarise(&mut variants, &canary, metric);
     let trial = trial(variants, canary, metric, started, seconds);
     Ok(Trial { machine: machine::read(), interrupted: interrupt.is_set(), ..trial })
+}
+
+/// Compares what the replicas of a Prometheus held in the last time.
+fn look_back(args: &Args, server: &prometheus::Server, now: SystemTime) -> Result<Trial, Failure> {
+    let now_s = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let step_s = args.every.as_secs_f64();
+    if args.time > MOST_TIME || args.time.as_secs_f64() / step_s > MOST_LOOKS {
+        return Err(Failure::usage("--for is too long: at most 366d, and 100000 times --every"));
+    }
+    let count = (args.time.as_secs_f64() / step_s) as usize + 1;
+    let seconds = step_s * (count - 1) as f64;
+    let times = prometheus::Times { from_s: now_s - seconds, step_s, count };
+    let started = now - Duration::from_secs_f64(seconds);
+    let told = args.events.as_ref().map(|path| events::read(path, started)).transpose()?;
+    let grace = (args.grace.as_secs_f64() / step_s) as usize;
+    let mut variants: Vec<Variant> = Vec::new();
+    for (name, selector) in &args.live {
+        if variants.iter().any(|variant| variant.name == *name) {
+            return Err(Failure::usage(format!("--live: {name} is given twice")));
+        }
+        let side = replicas::side(server, name, selector, times, grace)?;
+        let all = [side.events.as_slice(), told.as_deref().unwrap_or_default()].concat();
+        variants.push(end(side.variant, side.run, seconds, Metric::Charge, &all));
+    }
+    let canary = canary::cut(seconds, step_s, count);
+    canary::summarise(&mut variants, &canary, Metric::Charge);
+    Ok(trial(variants, canary, Metric::Charge, started, seconds))
 }
 
 fn begin(asked: &[(String, String)]) -> Result<Vec<Side>, Failure> {

@@ -158,21 +158,18 @@ fn add(history: &mut History, name: &str, service: &Service, by: By) {
         let next = service.looks.get(number + 1).map_or(at_s + step_s, |it| it.0);
         let usual = service.looks.windows(2).map(|pair| pair[1].0 - pair[0].0);
         let usual = ebb_statistics::median(&usual.collect::<Vec<_>>()).unwrap_or(step_s);
-        let mut at_s = *at_s;
-        group.looks += f64::from(u8::from(index(at_s).is_some()));
+        group.looks += f64::from(u8::from(index(*at_s).is_some()));
         let end = next.min(at_s + VALID * usual.max(step_s));
-        while at_s < end {
-            if let Some(at) = index(at_s) {
-                group.returnable.set(at, sum(&RETURNABLE));
-                group.live.set(at, sum(&[Cause::Live]));
-                if service.records.is_empty() {
-                    let own =
-                        look.cgroup.as_ref().filter(|it| it.pids.len() == look.processes.len());
-                    let usage = own.and_then(|it| it.usage).unwrap_or(ledger.total);
-                    group.usage.set(at, usage as f64);
-                }
+        // A float below 0 becomes 0.
+        let [first, end] = [*at_s, end].map(|at_s| ((at_s - from_s) / step_s).round() as usize);
+        for at in first..end.min(times).max((first + 1).min(times)) {
+            group.returnable.set(at, sum(&RETURNABLE));
+            group.live.set(at, sum(&[Cause::Live]));
+            if service.records.is_empty() {
+                let own = look.cgroup.as_ref().filter(|it| it.pids.len() == look.processes.len());
+                let usage = own.and_then(|it| it.usage).unwrap_or(ledger.total);
+                group.usage.set(at, usage as f64);
             }
-            at_s += step_s;
         }
     }
     history.groups.push(group);

@@ -4,16 +4,12 @@
 //! come and go, so a sample is their mean.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
 
-use super::{Args, end, trial};
-use crate::commands::events;
 use crate::exit::{Exit, Failure};
 use crate::prometheus::{Labels, Server, Times, label};
 use ebb_diagnosis::facts::growth::Event;
 use ebb_report::figures;
-use ebb_trial::canary;
-use ebb_trial::results::{Metric, Restart, Run, Sample, Trial, Variant};
+use ebb_trial::results::{Restart, Run, Sample, Variant};
 
 /// A replica that starts at most this long before or after another ends takes its place.
 const TAKES_PLACE_S: f64 = 600.0;
@@ -36,37 +32,15 @@ impl Replica {
     }
 }
 
-/// Compares what they held in the last time.
-pub fn compare(args: &Args, server: &Server, now: SystemTime) -> Result<Trial, Failure> {
-    let now_s = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let step_s = args.every.as_secs_f64();
-    let count = (args.time.as_secs_f64() / step_s) as usize + 1;
-    let seconds = step_s * (count - 1) as f64;
-    let times = Times { from_s: now_s - seconds, step_s, count };
-    let started = now - Duration::from_secs_f64(seconds);
-    let told = args.events.as_ref().map(|path| events::read(path, started)).transpose()?;
-    let grace = (args.grace.as_secs_f64() / step_s) as usize;
-    let mut variants: Vec<Variant> = Vec::new();
-    for (name, selector) in &args.live {
-        if variants.iter().any(|variant| variant.name == *name) {
-            return Err(Failure::usage(format!("--live: {name} is given twice")));
-        }
-        let side = side(server, name, selector, times, grace)?;
-        let all = [side.events.as_slice(), told.as_deref().unwrap_or_default()].concat();
-        variants.push(end(side.variant, side.run, seconds, Metric::Charge, &all));
-    }
-    let canary = canary::cut(seconds, step_s, count);
-    canary::summarise(&mut variants, &canary, Metric::Charge);
-    Ok(trial(variants, canary, Metric::Charge, started, seconds))
+/// One side.
+pub struct Side {
+    pub variant: Variant,
+    pub run: Run,
+    pub events: Vec<Event>,
 }
 
-struct Side {
-    variant: Variant,
-    run: Run,
-    events: Vec<Event>,
-}
-
-fn side(
+/// Reads the side that a selector names; replicas that start get `grace` looks.
+pub fn side(
     server: &Server,
     name: &str,
     selector: &str,
