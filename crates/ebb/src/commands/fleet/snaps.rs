@@ -150,19 +150,22 @@ fn add(history: &mut History, name: &str, service: &Service, by: By) {
             }
         }
     }
+    let usual: Vec<f64> = service.looks.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let usual = ebb_statistics::median(&usual).unwrap_or(step_s);
     for (number, (at_s, look)) in service.looks.iter().enumerate() {
         let ledger = ebb_diagnosis::of(look.clone()).ledger;
         let sum = |causes: &[Cause]| causes.iter().map(|it| ledger.bytes(*it)).sum::<u64>() as f64;
         look.processes.iter().for_each(|it| allocator(&mut group, it.allocator.name.as_deref()));
         // Until the next look, unless that is much later than usual.
         let next = service.looks.get(number + 1).map_or(at_s + step_s, |it| it.0);
-        let usual = service.looks.windows(2).map(|pair| pair[1].0 - pair[0].0);
-        let usual = ebb_statistics::median(&usual.collect::<Vec<_>>()).unwrap_or(step_s);
         group.looks += f64::from(u8::from(index(*at_s).is_some()));
         let end = next.min(at_s + VALID * usual.max(step_s));
+        if end < from_s {
+            continue;
+        }
         // A float below 0 becomes 0.
         let [first, end] = [*at_s, end].map(|at_s| ((at_s - from_s) / step_s).round() as usize);
-        for at in first..end.min(times).max((first + 1).min(times)) {
+        for at in first..end.min(times).max(first.saturating_add(1).min(times)) {
             group.returnable.set(at, sum(&RETURNABLE));
             group.live.set(at, sum(&[Cause::Live]));
             if service.records.is_empty() {
