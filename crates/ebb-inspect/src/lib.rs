@@ -79,6 +79,9 @@ pub mod tcmalloc;
 /// fastbins in random order, 0.4 s where none does; the rest is for a machine that is busy with other things.
 pub const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
+/// The kernel holds the lock of a target's mappings while it walks one of them; of more resident memory than this that may take 10 ms.
+pub const LONG_WALK_BYTES: u64 = 512 << 20;
+
 /// The newest layout of each allocator that is read, and CPython's. `ebb --version` prints it.
 pub const NEWEST: [(&str, &str); 6] = [
     (ebb_allocators::Allocator::Glibc.name(), "2.43"),

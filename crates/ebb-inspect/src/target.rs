@@ -150,14 +150,18 @@ impl Target {
 
     /// Its mappings, in the order of addresses.
     pub fn mappings(&self) -> Result<Vec<Mapping>, Unreadable> {
-        // Only `smaps` tells which are locked, and it takes longer.
+        // Only `smaps` tells which are locked. It takes longer, and of a large process the lock of its mappings as well.
         let status = self.process.status().map_err(reason)?;
-        let maps = match status.vmlck {
-            Some(1..) => self.process.smaps(),
-            _ => self.process.maps(),
-        };
+        let (locked, resident) = (status.vmlck.unwrap_or(0), status.vmrss.unwrap_or(0));
+        let is_large = resident * 1024 > crate::LONG_WALK_BYTES;
+        let (all, nearly_none) = (locked >= resident / 2, locked < resident / 100);
+        let by_maps = locked == 0 || (is_large && (all || nearly_none));
+        let maps = if by_maps { self.process.maps() } else { self.process.smaps() };
         let maps = maps.map_err(reason)?;
-        let maps: Vec<Mapping> = maps.into_iter().map(Mapping::from).collect();
+        let mut maps: Vec<Mapping> = maps.into_iter().map(Mapping::from).collect();
+        if by_maps && locked > 0 && all {
+            maps.iter_mut().for_each(|mapping| mapping.locked = true);
+        }
         // Without an address space: a zombie.
         if maps.is_empty() {
             return Err(Unreadable::Gone);
@@ -165,7 +169,7 @@ impl Target {
         Ok(maps)
     }
 
-    /// Which of its mappings have huge pages, or may.
+    /// Which of its mappings have huge pages, or may. A walk over huge pages is short.
     pub(crate) fn huge_pages(&self) -> Result<Vec<HugePagesOf>, Unreadable> {
         let maps = self.process.smaps().map_err(reason)?;
         let huge = maps.into_iter().map(|map| HugePagesOf {

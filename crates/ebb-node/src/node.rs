@@ -12,7 +12,6 @@ use std::time::Duration;
 use ebb_allocators::Allocator;
 use ebb_process::cgroup::Place;
 use ebb_process::environ;
-use ebb_process::look::Depth;
 use ebb_process::patience::{ANSWERS_WITHIN, unless_stuck};
 use ebb_process::snapshot::{Cgroup, Missing};
 use ebb_statistics::slope::{Slope, floors, slope};
@@ -22,7 +21,7 @@ use procfs::{Current, MemoryPressure};
 
 use crate::census::{self, Found, Identity};
 use crate::figures::{Figures, Seen};
-use crate::look::Observer;
+use crate::look::{Manner, Observer};
 use crate::schedule::{Candidate, Clock, Key, Next, Schedule, Skip};
 
 /// The kernel's flag of its own threads (PF_KTHREAD).
@@ -257,7 +256,8 @@ impl Node {
 
     fn look_at(&mut self, key: Key) -> Result<(), Skip> {
         let before = Clock::now();
-        let (read, mut missing) = self.observer.one(key.pid, Depth::Heaps);
+        let manner = Manner::Gentle(self.sharers(key));
+        let (read, mut missing) = self.observer.one(key.pid, manner);
         let now = Clock::now();
         let cost = now.cpu.saturating_sub(before.cpu);
         self.looks += 1;
@@ -279,6 +279,13 @@ impl Node {
         self.sum(&path, true);
         self.point(&path, now.at);
         outcome.map_err(|reason| self.skip(reason))
+    }
+
+    /// How many processes have the pages that this one shares: those of its name in its cgroup, as workers are.
+    fn sharers(&self, key: Key) -> u64 {
+        let Some(process) = self.process(key) else { return 1 };
+        let is_like = |it: &&Process| it.group == process.group && it.name == process.name;
+        self.processes.values().filter(is_like).count() as u64
     }
 
     fn skip(&mut self, reason: Skip) -> Skip {

@@ -1,4 +1,4 @@
-//! The mappings of a process by kind, from one reading of `smaps`.
+//! The mappings of a process by kind, from one reading of `smaps`, or from `maps` and the page map, which holds up a large process less.
 //!
 //! Used by `ebb why` and its kin. The sorting itself is pure: it takes the parsed file, the stack
 //! pointers of the threads, and the devices that are tmpfs.
@@ -8,6 +8,10 @@ use std::io::{BufRead, BufReader};
 
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process, Syscall};
+
+use ebb_inspect::LONG_WALK_BYTES;
+use ebb_inspect::Memory as _;
+use ebb_inspect::memory::process::{PageCounts, ProcessMemory};
 
 use super::charge::{Unreadable, io_reason, reason};
 use crate::snapshot::{Kind, Usage};
@@ -80,6 +84,61 @@ const FIELDS: [&str; 10] = [
 pub fn read(process: &Process) -> Result<MemoryMaps, Unreadable> {
     let smaps = process.open_relative("smaps").map_err(reason)?;
     read_from(BufReader::new(smaps))
+}
+
+/// The same; the process waits for us for no longer than a few milliseconds when it maps memory. Pages of a large process that other
+/// processes map as well count as if `sharers` had them: only `smaps` knows, and holds the lock of all mappings over a whole one
+/// (19 ms per GiB of small pages on an AMD EPYC).
+pub fn read_gently(process: &Process, sharers: u64) -> Result<MemoryMaps, Unreadable> {
+    let status = process.status().map_err(reason)?;
+    if status.vmrss.unwrap_or(0) * 1024 <= LONG_WALK_BYTES {
+        return read(process);
+    }
+    let mut maps = read_from(BufReader::new(process.open_relative("maps").map_err(reason)?))?;
+    let is_large = |map: &MemoryMap| map.address.1 - map.address.0 > LONG_WALK_BYTES / 2;
+    if !maps.0.iter().any(is_large) {
+        return read(process);
+    }
+    let memory = ProcessMemory::open(process.pid).map_err(of_memory)?;
+    let anonymous = status.rssanon.map(|kib| kib * 1024 / memory.page_bytes());
+    let count = |map: &MemoryMap| match memory.count(map.address.0, map.address.1) {
+        // Unmapped since, or one of the kernel's own addresses.
+        Err(ebb_inspect::Unreadable::Unmapped(_)) => Ok(PageCounts::default()),
+        counted => counted.map_err(of_memory),
+    };
+    let counts = maps.0.iter().map(count).collect::<Result<Vec<PageCounts>, _>>()?;
+    let sum = |pages: fn(&PageCounts) -> u64| counts.iter().map(pages).sum::<u64>();
+    let (own, forked) = (sum(|it| it.own), sum(|it| it.forked));
+    // The kernel's page of zeros is resident nowhere, and looks like a page of a fork.
+    let real = anonymous.map_or(forked, |all| all.saturating_sub(own).min(forked));
+    for (map, count) in maps.0.iter_mut().zip(&counts) {
+        let forked = (u128::from(count.forked) * u128::from(real)).checked_div(u128::from(forked));
+        let forked = forked.map_or(0, |pages| u64::try_from(pages).unwrap_or(0));
+        fill(map, &PageCounts { forked, ..*count }, memory.page_bytes(), sharers.max(1));
+    }
+    Ok(maps)
+}
+
+fn of_memory(error: ebb_inspect::Unreadable) -> Unreadable {
+    match error {
+        ebb_inspect::Unreadable::Gone => Unreadable::Gone,
+        ebb_inspect::Unreadable::Refused => Unreadable::Permission,
+        other => Unreadable::Other(other.to_string()),
+    }
+}
+
+/// Gives a mapping the fields that `smaps` would have.
+fn fill(map: &mut MemoryMap, pages: &PageCounts, page_bytes: u64, sharers: u64) {
+    let (alone, shared) = (pages.own + pages.file, pages.forked + pages.file_shared);
+    let fields = [
+        ("Rss", (alone + shared) * page_bytes),
+        ("Pss", alone * page_bytes + shared * page_bytes / sharers),
+        ("Anonymous", (pages.own + pages.forked) * page_bytes),
+        ("Private_Dirty", alone * page_bytes),
+        ("Swap", pages.swapped * page_bytes),
+    ];
+    let fields = fields.into_iter().filter(|(_, bytes)| *bytes > 0);
+    map.extension.map.extend(fields.map(|(name, bytes)| (name.to_owned(), bytes)));
 }
 
 fn read_from(smaps: impl BufRead) -> Result<MemoryMaps, Unreadable> {

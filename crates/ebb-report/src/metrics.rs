@@ -1,4 +1,6 @@
-//! A diagnosis as metrics in the text format of Prometheus.
+//! A diagnosis, or a machine ([`node`]), as metrics in the text format of Prometheus.
+
+pub mod node;
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -9,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::diagnosis::words::label;
-use ebb_diagnosis::facts::diagnosis::Diagnosis;
+use ebb_diagnosis::facts::diagnosis::{Cause, Diagnosis};
 
 /// Steps of the floor of all memory so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,7 +36,7 @@ pub fn render(
     let mut registry = Registry::with_prefix("ebb");
     let memory = Bytes::default();
     for line in &diagnosis.ledger.lines {
-        set(&memory, "line", label(line.cause), line.bytes as i64);
+        set(&memory, "line", &line_name(line.cause), line.bytes as i64);
     }
     set(&memory, "line", "remainder", diagnosis.ledger.remainder);
     registry.register_with_unit(
@@ -108,15 +110,19 @@ fn register(registry: &mut Registry, steps: &FloorSteps) {
     }
 }
 
+/// The value of the label `line`.
+fn line_name(cause: Cause) -> String {
+    label(cause).replace([' ', ','], "_").replace("'", "")
+}
+
 fn set(family: &Bytes, label: &'static str, value: &str, bytes: i64) {
-    let name = value.replace([' ', ','], "_").replace("'", "");
-    family.get_or_create(&vec![(label, name)]).set(bytes);
+    family.get_or_create(&vec![(label, value.to_owned())]).set(bytes);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebb_diagnosis::facts::diagnosis::{Cause, Ledger, Line, Verdict, VerdictKind};
+    use ebb_diagnosis::facts::diagnosis::{Ledger, Line, Verdict, VerdictKind};
     use ebb_process::example;
     use ebb_process::snapshot::{Cgroup, Snapshot};
 

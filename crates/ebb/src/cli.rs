@@ -42,6 +42,8 @@ enum Command {
     Watch(commands::watch::Args),
     /// Show which workloads of a fleet hold freed memory, and what that costs.
     Fleet(commands::fleet::Args),
+    /// Export figures of all containers, units and processes of a machine for Prometheus.
+    Agent(commands::agent::Args),
     /// Show which functions hold a running process's memory.
     Profile(commands::profile::Args),
     /// Say which block of ebbmalloc an address is in, in a core dump or a process.
@@ -95,6 +97,7 @@ pub fn main(commit: Option<&'static str>, is_static: bool) -> ExitCode {
         Command::Diff(args) => commands::diff::execute(&args),
         Command::Watch(args) => commands::watch::execute(&args),
         Command::Fleet(args) => commands::fleet::execute(&args),
+        Command::Agent(args) => commands::agent::execute(&args),
         Command::Profile(args) => commands::profile::execute(&args),
         Command::Explain(args) => commands::explain::execute(&args),
         Command::Trim(args) => commands::trim::execute(&args),

@@ -9,6 +9,7 @@
 //!   long command; colours.
 //! - `supervised`: a look in a process of its own.
 //! - `prometheus`: asks a Prometheus server.
+//! - `http`: a page of figures for Prometheus.
 //! - `burst`: sends bursts of requests.
 //! - `relief`: makes a process or a cgroup give memory back.
 //! - `commands`: one verb per file.
@@ -19,6 +20,7 @@ mod burst;
 pub mod cli;
 mod commands;
 pub mod exit;
+mod http;
 mod paint;
 mod prometheus;
 mod relief;

@@ -9,9 +9,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Memory, Page, Unreadable, by_pages, page_scan};
+use crate::exact::usize_of;
 
 /// Entries of the page map in a read: 64 KiB.
 const ENTRIES_A_READ: usize = 8192;
@@ -21,10 +22,16 @@ const END_OF_USER_SPACE: u64 = (1 << 47) - (1 << 16);
 /// Up to so many pages are read, not searched for: one call that is short.
 const FEW_PAGES: u64 = 512;
 /// Bytes of addresses that are searched in a call, over which the kernel holds the lock of the target's mappings: a millisecond
-/// where all page tables are there.
-const BYTES_A_SCAN: u64 = 1 << 30;
+/// where every page is there. A read holds it for 2 MiB at a time.
+const BYTES_A_SCAN: u64 = 256 << 20;
+/// Runs of pages that are closer than this are counted in one read.
+const APART: u64 = 2 << 20;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
+/// Of a file, or shared memory.
+const FILE: u64 = 1 << 61;
+/// No other process maps it.
+const EXCLUSIVE: u64 = 1 << 56;
 
 /// The memory of a process.
 #[derive(Debug)]
@@ -35,6 +42,21 @@ pub struct ProcessMemory {
     bytes: File,
     page_bytes: u64,
     until: Option<Instant>,
+}
+
+/// Pages of a range by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Anonymous, of this process alone.
+    pub own: u64,
+    /// Anonymous, of a fork as well, or the kernel's page of zeros.
+    pub forked: u64,
+    /// Of files or shared memory, mapped by this process alone.
+    pub file: u64,
+    /// Of files or shared memory, mapped by others as well.
+    pub file_shared: u64,
+    /// In swap.
+    pub swapped: u64,
 }
 
 impl ProcessMemory {
@@ -61,11 +83,69 @@ impl ProcessMemory {
         &self.bytes
     }
 
+    /// Counts the pages of `start..end`, holding the lock of the target's mappings for about a millisecond at a time.
+    pub fn count(&self, start: u64, end: u64) -> Result<PageCounts, Unreadable> {
+        let mut counts = PageCounts::default();
+        let mut near: Vec<(u64, u64)> = Vec::new();
+        self.resident(start, end, &mut |from, to, _| match near.last_mut() {
+            Some((_, last)) if from <= *last + APART => *last = to.min(end),
+            _ => near.push((from.max(start), to.min(end))),
+        })?;
+        for (from, to) in near {
+            self.entries(from, to, &mut |entry| counts.add(entry))?;
+        }
+        Ok(counts)
+    }
+
+    /// Reads the entries of the page map of `start..end`.
+    fn entries(&self, start: u64, end: u64, each: &mut dyn FnMut(u64)) -> Result<(), Unreadable> {
+        let mut buffer = vec![0; ENTRIES_A_READ * ENTRY_BYTES];
+        let (mut number, past) = (start / self.page_bytes, end.div_ceil(self.page_bytes));
+        while number < past {
+            self.in_time()?;
+            let wanted = usize_of(past - number).min(ENTRIES_A_READ) * ENTRY_BYTES;
+            let offset = number * ENTRY_BYTES as u64;
+            let began = Instant::now();
+            let read = self.pagemap.read_at(&mut buffer[..wanted], offset);
+            Self::make_way(began);
+            let read = read.map_err(|error| Unreadable::from_io(&error))?;
+            let entries = buffer[..read].as_chunks().0;
+            if entries.is_empty() {
+                return Err(Unreadable::Gone);
+            }
+            entries.iter().for_each(|entry| each(u64::from_ne_bytes(*entry)));
+            number += entries.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Lets threads of the target that wait for the lock have it, after work with it since `began`: the kernel prefers readers for 4 ms.
+    fn make_way(began: Instant) {
+        if began.elapsed() > Duration::from_micros(200) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
     fn in_time(&self) -> Result<(), Unreadable> {
         match self.until {
             Some(until) if Instant::now() >= until => Err(Unreadable::Late),
             _ => Ok(()),
         }
+    }
+}
+
+impl PageCounts {
+    fn add(&mut self, entry: u64) {
+        let has = |bits| entry & bits == bits;
+        let count = match () {
+            () if has(PRESENT | FILE | EXCLUSIVE) => &mut self.file,
+            () if has(PRESENT | FILE) => &mut self.file_shared,
+            () if has(PRESENT | EXCLUSIVE) => &mut self.own,
+            () if has(PRESENT) => &mut self.forked,
+            () if has(SWAPPED) => &mut self.swapped,
+            () => return,
+        };
+        *count += 1;
     }
 }
 
@@ -118,6 +198,7 @@ impl Memory for ProcessMemory {
         while at < end {
             self.in_time()?;
             let to = end.min(at.saturating_add(BYTES_A_SCAN));
+            let began = Instant::now();
             let (found, walked) = match page_scan::scan(&self.pagemap, at, to, &mut runs) {
                 Ok((found, walked)) if walked > at => (found, walked),
                 _ => return by_pages(self, at, end, each),
@@ -127,6 +208,7 @@ impl Memory for ProcessMemory {
                 each(run.start, run.end, state);
             }
             at = walked;
+            Self::make_way(began);
         }
         // An address space that is gone is searched as an empty one; a read tells them apart.
         self.pages(start, &mut [Page::Absent])

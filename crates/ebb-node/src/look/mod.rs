@@ -19,6 +19,7 @@ use ebb_process::look::{ALL_WITHIN, Depth};
 use ebb_process::patience::{ANSWERS_WITHIN, unless_stuck};
 use ebb_process::snapshot::{Cgroup, ENDED, FORMAT, Missing, Process, Snapshot};
 use ebb_process::target::{self, Resolved};
+pub(crate) use process::Manner;
 use steady::{Identity, LEAST_BESIDE};
 
 /// The name of what serves the `malloc` of process `pid`; `None` where that is not known.
@@ -75,9 +76,9 @@ impl Observer {
     }
 
     /// One process and what could not be read of it; no process where it is gone.
-    pub(crate) fn one(&self, pid: i32, depth: Depth) -> (Option<Process>, Vec<Missing>) {
+    pub(crate) fn one(&self, pid: i32, manner: Manner) -> (Option<Process>, Vec<Missing>) {
         let mut missing = Vec::new();
-        let process = self.patiently(pid, depth, &mut missing);
+        let process = self.patiently(pid, Depth::Heaps, manner, &mut missing);
         (process, missing)
     }
 
@@ -93,7 +94,9 @@ impl Observer {
         for &pid in pids {
             let is_late = depth != Depth::Kernel && began.elapsed() > ALL_WITHIN;
             let depth = if is_late { Depth::Kernel } else { depth };
-            let Some(process) = self.patiently(pid, depth, missing) else { continue };
+            let Some(process) = self.patiently(pid, depth, Manner::Exact, missing) else {
+                continue;
+            };
             processes.push(process);
             if is_late {
                 let limit = ALL_WITHIN.as_secs();
@@ -117,7 +120,7 @@ impl Observer {
         let all = std::mem::take(processes);
         processes.extend(all.into_iter().filter_map(|process| {
             if waited(process.pid) {
-                self.patiently(process.pid, Depth::Objects, missing)
+                self.patiently(process.pid, Depth::Objects, Manner::Exact, missing)
             } else {
                 Some(process)
             }
@@ -125,11 +128,17 @@ impl Observer {
     }
 
     /// [`Self::process`] on a thread of its own: of a process that does not answer only the kernel's figures are known.
-    fn patiently(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+    fn patiently(
+        &self,
+        pid: i32,
+        depth: Depth,
+        manner: Manner,
+        missing: &mut Vec<Missing>,
+    ) -> Option<Process> {
         let known = Self(Arc::clone(&self.0));
         let read = unless_stuck(ANSWERS_WITHIN, move || {
             let mut missing = Vec::new();
-            (known.process(pid, depth, &mut missing), missing)
+            (known.process(pid, depth, manner, &mut missing), missing)
         });
         let Some((process, mut found)) = read else {
             let process = unless_stuck(ANSWERS_WITHIN, move || process::figures(pid)).flatten()?;
@@ -144,11 +153,17 @@ impl Observer {
 
     /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel. One that executes
     /// another program meanwhile, or whose mappings and heap are of different times, is read again.
-    fn process(&self, pid: i32, depth: Depth, missing: &mut Vec<Missing>) -> Option<Process> {
+    fn process(
+        &self,
+        pid: i32,
+        depth: Depth,
+        manner: Manner,
+        missing: &mut Vec<Missing>,
+    ) -> Option<Process> {
         let began = Instant::now();
         let mut before = Identity::of(pid)?;
         for attempt in 1.. {
-            let mut read = process::read(pid, depth, &self.0);
+            let mut read = process::read(pid, depth, manner, &self.0);
             // The figures of a process that ends are incomplete.
             let after = Identity::of(pid)?;
             let has_changed = read.as_ref().is_some_and(|(process, _)| steady::changed(process));

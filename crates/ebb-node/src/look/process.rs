@@ -34,20 +34,36 @@ impl Known {
     }
 }
 
+/// How its mappings are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// With exact shares, whatever the process waits for.
+    #[default]
+    Exact,
+    /// So that it hardly waits: pages that others map as well are divided by this number of processes.
+    Gentle(u64),
+}
+
 /// A process as far as it has been read.
 struct Reading<'a> {
     known: &'a Known,
     depth: Depth,
+    manner: Manner,
     process: Process,
     maps: Option<MemoryMaps>,
     missing: Vec<Missing>,
 }
 
 /// The facts of process `pid` and what could not be read of them; nothing where it is gone or has no memory of its own.
-pub(super) fn read(pid: i32, depth: Depth, known: &Known) -> Option<(Process, Vec<Missing>)> {
+pub(super) fn read(
+    pid: i32,
+    depth: Depth,
+    manner: Manner,
+    known: &Known,
+) -> Option<(Process, Vec<Missing>)> {
     let entry = Proc::new(pid).ok()?;
     let process = kernel_figures(&entry)?;
-    let mut reading = Reading { known, depth, process, maps: None, missing: Vec::new() };
+    let mut reading = Reading { known, depth, manner, process, maps: None, missing: Vec::new() };
     reading.mappings(&entry)?;
     if reading.maps.is_some() {
         if reading.allocator()? && depth != Depth::Kernel {
@@ -119,7 +135,11 @@ impl Reading<'_> {
 
     /// The mappings and what they tell of runtimes and pools; nothing where the process is gone.
     fn mappings(&mut self, entry: &Proc) -> Option<()> {
-        match mappings::read(entry) {
+        let read = match self.manner {
+            Manner::Exact => mappings::read(entry),
+            Manner::Gentle(sharers) => mappings::read_gently(entry, sharers),
+        };
+        match read {
             Ok(maps) => {
                 let go = || runtime::is_go(&self.running()).then_some(Runtime::Go);
                 let runtime = runtime::of_mappings(&maps).or_else(go);

@@ -170,3 +170,24 @@ fn mappings_are_read_in_pieces_and_up_to_a_bound() {
     let why = read(MOST_MAPPINGS + 1).unwrap_err().to_string();
     assert_eq!(why, "it has more than 262144 mappings");
 }
+
+#[test]
+fn the_page_map_tells_what_smaps_tells() {
+    let own = Process::myself().unwrap();
+    let bytes = usize::try_from(LONG_WALK_BYTES).unwrap() + (64 << 20);
+    let held = vec![1u8; bytes];
+    // Other tests allocate meanwhile.
+    const NEAR: u64 = 64 << 20;
+    let field = |maps: &MemoryMaps, name: &str| -> u64 {
+        maps.0.iter().map(|map| map.extension.map.get(name).copied().unwrap_or(0)).sum()
+    };
+    let (exact, gentle) = (read(&own).unwrap(), read_gently(&own, 1).unwrap());
+    for name in ["Rss", "Anonymous", "Swap"] {
+        let (exact, gentle) = (field(&exact, name), field(&gentle, name));
+        assert!(exact.abs_diff(gentle) < NEAR, "{name}: {exact} {gentle}");
+    }
+    let of = |maps: &MemoryMaps| by_kind(maps, &Hints::default())[&Kind::Anonymous].pss;
+    assert!(of(&gentle).abs_diff(of(&exact)) < NEAR);
+    assert!(gentle.0.iter().all(|map| !map.extension.map.contains_key("KernelPageSize")));
+    assert_eq!(held[bytes - 1], 1);
+}

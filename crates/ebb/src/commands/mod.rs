@@ -1,6 +1,7 @@
 //! One verb per file, with a folder where it has several. A command reads its arguments, calls the libraries and
 //! prints; the rules are in the libraries.
 
+pub mod agent;
 mod autoscale;
 pub mod burst;
 pub mod check;

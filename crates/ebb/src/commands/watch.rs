@@ -6,15 +6,14 @@
 mod pprof;
 mod steps;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::arguments;
 use crate::commands::snap;
 use crate::exit::{Exit, Failure};
+use crate::http::{self, Listen};
 use crate::signals::Ending;
 use crate::terminal;
 use ebb_node::look::Observer;
@@ -47,7 +46,7 @@ pub struct Args {
 
     /// Serve the figures at http://ADDR/metrics, and heap profiles of processes on ebbmalloc at /debug/pprof/heap and
     /// allocs; :PORT listens on all interfaces
-    #[arg(long, value_name = "ADDR", value_parser = address)]
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
     listen: Option<Listen>,
 
     /// Time between two looks
@@ -62,7 +61,10 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let target = args.target.name();
     if let Some(address) = &args.listen {
         let profiles = pprof::serve(target.clone(), !args.target.no_children);
-        serve(address, Arc::clone(&page), profiles)?;
+        http::serve(
+            address.bind()?,
+            http::Site { page: Arc::clone(&page), profiles: Some(profiles), token: None },
+        )?;
     }
     let mut figures = Figures::default();
     loop {
@@ -129,83 +131,4 @@ impl Figures {
 
 fn memory(snapshot: &Snapshot) -> u64 {
     snapshot.total(|process| process.status.rss).unwrap_or(0)
-}
-
-/// Addresses to listen on: the first free one is used.
-#[derive(Clone, Debug)]
-struct Listen(Vec<SocketAddr>);
-
-/// `HOST:PORT`, or `:PORT` for all interfaces, as Prometheus' own programs have it.
-fn address(text: &str) -> Result<Listen, String> {
-    let all = text.strip_prefix(':').map(|port| port.parse::<u16>());
-    let addresses: Vec<SocketAddr> = match all {
-        Some(port) => {
-            let port = port.map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?;
-            // The first takes both protocols, and is not there where IPv6 is switched off.
-            vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
-        }
-        None => text
-            .to_socket_addrs()
-            .map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?
-            .collect(),
-    };
-    Ok(Listen(addresses))
-}
-
-/// Answers on a thread of its own; says where, because the port may have been 0.
-fn serve(
-    address: &Listen,
-    page: Arc<Mutex<String>>,
-    profiles: Sender<tiny_http::Request>,
-) -> Result<(), Failure> {
-    let server = tiny_http::Server::http(address.0.as_slice()).map_err(|error| {
-        let address = address.0.first().map_or_else(String::new, SocketAddr::to_string);
-        Failure::usage(format!("{address}: {error}"))
-    })?;
-    terminal::warn(&format!("listening on http://{}/metrics", server.server_addr()));
-    std::thread::spawn(move || {
-        for request in server.incoming_requests() {
-            if request.url().starts_with("/debug/pprof/") {
-                // A thread that is gone has nothing to say.
-                let _ = profiles.send(request);
-                continue;
-            }
-            let (status, text) = match request.url() {
-                "/metrics" => (200, page.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-                _ => (
-                    404,
-                    "the figures are at /metrics, heap profiles at /debug/pprof/heap\n".to_owned(),
-                ),
-            };
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            let header = tiny_http::Header::from_bytes("Content-Type", kind);
-            let mut response = tiny_http::Response::from_string(text).with_status_code(status);
-            if let Ok(header) = header {
-                response.add_header(header);
-            }
-            // A client that went away is not ours to mend.
-            let _ = request.respond(response);
-        }
-    });
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_alone_is_all_interfaces_and_a_host_may_have_a_name() {
-        let of = |text: &str| -> Vec<String> {
-            let Listen(all) = address(text).unwrap();
-            all.iter().map(SocketAddr::to_string).collect()
-        };
-        assert_eq!(of(":9100"), ["[::]:9100", "0.0.0.0:9100"]);
-        assert_eq!(of("127.0.0.1:0"), ["127.0.0.1:0"]);
-        assert!(of("localhost:9100").iter().all(|it| it.ends_with(":9100")));
-        for text in ["9100", ":", ":99999", "127.0.0.1"] {
-            let error = address(text).unwrap_err();
-            assert!(error.contains("write :PORT or HOST:PORT"), "{error}");
-        }
-    }
 }
