@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 import json
+import os
 from pathlib import Path
+import platform
 import re
 import socket
 import subprocess
@@ -45,8 +47,8 @@ def agents() -> list[tuple[str, str, dict, Callable[[int], float]]]:
             group = of_node | {
                 "cgroup": f"/kubepods.slice/{container}" if is_pod else "/system.slice/a.service",
                 "container_id": container if is_pod else "", "pod_uid": pod if is_pod else "", "unit": "" if is_pod else "a.service"}
-            allocator = ("ebbmalloc", "glibc", "ebbmalloc", "glibc")[number]
-            in_charge = ("yes", "unknown", "no", "unknown")[number]
+            allocator = ("ebbmalloc", "glibc", "jemalloc", "glibc")[number]
+            in_charge = ("yes", "yes", "no", "yes")[number]
             add("ebb_group", 1, "info", allocator=allocator, allocator_version="1", in_charge=in_charge, **group)
             for line in ("live", "malloc_trim_would_return", "other"):
                 add("ebb_group_memory_bytes", 1e8, line=line, **group)
@@ -132,6 +134,16 @@ class Prometheus:
         self.log.close()
 
 
+def ebb() -> Path:
+    """The program under test: of `make packages`, else of `make build`."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    built = [os.environ.get("EBB_TEST_PROGRAM"), target / f"packed/built/{platform.machine()}/ebb", target / "release/ebb"]
+    found = [Path(path) for path in built if path and Path(path).exists()]
+    if not found:
+        raise unittest.SkipTest("no ebb: make build")
+    return found[0]
+
+
 @needs("prometheus")
 class KubernetesQueries(unittest.TestCase):
     def test_rules_and_alerts(self):
@@ -143,13 +155,33 @@ class KubernetesQueries(unittest.TestCase):
         text = (FOLDER / "rules-test.yaml").read_text()
         self.assertEqual([name for name in names if name not in text], [])
 
-    def test_each_query_of_the_dashboards_has_an_answer(self):
+    @classmethod
+    def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
+        cls.addClassCleanup(folder.cleanup)
         now = int(time.time())
-        server = Prometheus(Path(folder.name), openmetrics(agents(), now - 1800, now))
-        self.addCleanup(server.stop)
-        server.wait_for("ebb:workload_returnable_bytes:sum")
+        cls.server = Prometheus(Path(folder.name), openmetrics(agents(), now - 1800, now))
+        cls.addClassCleanup(cls.server.stop)
+        cls.server.wait_for("ebb:workload_returnable_bytes:sum")
+
+    def test_what_the_policy_would_do(self):
+        def check(selector):
+            command = [ebb(), "fix", "--policy", "--check", f"http://{self.server.address}", "--selector", selector]
+            return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+        done = check('namespace="shop",pod=~"pay-1a-.*"')
+        heads = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+        self.assertEqual(heads, [
+            "may break: shop app, jemalloc, pods: 1", "there: shop app, ebbmalloc, pods: 1", "fits: shop app, glibc, pods: 1"], done.stderr)
+        self.assertIn("  pay-1a-n12\n", done.stdout)
+        self.assertEqual(done.returncode, 14)
+        self.assertEqual(check('pod="pay-1a-n11"').returncode, 0)
+        none = check('namespace="nowhere"')
+        self.assertEqual((none.returncode, none.stdout), (20, ""))
+        self.assertEqual(check("namespace=").returncode, 64)
+
+    def test_each_query_has_an_answer(self):
+        server = self.server
         self.assertEqual(len(server.ask('ebb:group:workload{workload="pay"}')), 3)
         for name, title, query in queries():
             for variable, value in VALUES.items():
@@ -188,6 +220,15 @@ class KubernetesFiles(unittest.TestCase):
             self.assertNotRegex(query, r"\[\d", f"{name}: {title}: a fixed range, not $__rate_interval")
             used = set(re.findall(r"\$(\w+)", query)) - {"__rate_interval"}
             self.assertLessEqual(used, set(it["name"] for it in DASHBOARDS[name]["templating"]["list"]), title)
+
+    def test_the_policys_path_is_in_the_image(self):
+        sys.path.insert(0, str(ROOT / "packages"))
+        from images import FILES
+
+        policy = (ROOT / "crates/ebb-deploy/src/fix/policy.rs").read_text()
+        paths = set(re.findall(r"/opt/ebbmalloc/([\w/.]+)", policy))
+        self.assertEqual(len(paths), 1)
+        self.assertLessEqual(paths, set(FILES))
 
     def test_manifests_are_of_this_version(self):
         version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]

@@ -5,6 +5,11 @@
 //! appended; a container whose value comes from elsewhere is left alone. A second run of the policy changes nothing.
 //! ci/cluster.py asserts all this on a real API server.
 
+use std::fmt;
+
+use ebb_allocators::Allocator;
+use serde::Serialize;
+
 use super::desired::IMAGE;
 
 /// Who evaluates the policy.
@@ -39,6 +44,67 @@ pub fn text(engine: Engine, image: &str, percent: u8) -> String {
     let text = format!("{head}{spec}");
     let text = text.replace("PERCENT", &percent).replace("IMAGE", image);
     if engine == Engine::Kubernetes { text + BINDING } else { text }
+}
+
+/// What the policy would do for a container, from what the agent knows of its largest process; the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fit {
+    /// ebbmalloc would serve its `malloc`.
+    Fits,
+    /// ebbmalloc serves it.
+    There,
+    /// It has not been looked at.
+    Unknown,
+    /// A preload would have no effect.
+    GainsNothing,
+    /// The pod's variable could replace one of the image.
+    MayBreak,
+}
+
+impl Fit {
+    /// From the labels of `ebb_group_info`, and whether the agent has looked at it.
+    pub fn new(allocator: &str, in_charge: &str, is_looked_at: bool) -> Self {
+        let known = Allocator::from_name(allocator);
+        match (known, in_charge) {
+            (_, "no") => Fit::MayBreak,
+            (Some(Allocator::Ebbmalloc), _) => Fit::There,
+            (Some(allocator), _) if allocator.is_of_libc() => Fit::Fits,
+            (Some(_), _) => Fit::MayBreak,
+            (None, _) if !is_looked_at => Fit::Unknown,
+            (None, _) => Fit::GainsNothing,
+        }
+    }
+
+    /// The reason, and what to do.
+    pub fn why(self) -> &'static str {
+        match self {
+            Fit::Fits => {
+                "the C library's malloc serves it, which a preload replaces, unless the program is set-uid"
+            }
+            Fit::There => "ebbmalloc serves it already",
+            Fit::Unknown => "the agent has not looked at it yet",
+            Fit::GainsNothing => {
+                "a preload does not reach its allocator: a static or Go program, or one with an allocator inside"
+            }
+            Fit::MayBreak => {
+                "it has another allocator: if the image's LD_PRELOAD brings it, the pod's replaces it; if the program does, ebbmalloc \
+                 gains nothing. ebb check in the pod says which"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Fit::Fits => "fits",
+            Fit::There => "there",
+            Fit::Unknown => "unknown",
+            Fit::GainsNothing => "gains nothing",
+            Fit::MayBreak => "may break",
+        })
+    }
 }
 
 const KUBERNETES: &str = "\
@@ -177,6 +243,26 @@ mod tests {
     fn a_share_is_a_condition_and_all_is_none() {
         assert!(text(Engine::Kubernetes, "i", 10).contains("% 100 < 10)"));
         assert!(!text(Engine::Kubernetes, "i", 100).contains("name: share"));
+    }
+
+    #[test]
+    fn what_the_agent_knows_says_whether_it_fits() {
+        for (allocator, in_charge, is_looked_at, fit) in [
+            ("glibc", "yes", true, Fit::Fits),
+            ("musl", "unknown", true, Fit::Fits),
+            ("ebbmalloc", "yes", true, Fit::There),
+            ("jemalloc", "yes", true, Fit::MayBreak),
+            ("glibc", "no", true, Fit::MayBreak),
+            ("", "unknown", false, Fit::Unknown),
+            ("", "unknown", true, Fit::GainsNothing),
+            ("mesh", "yes", true, Fit::GainsNothing),
+        ] {
+            assert_eq!(
+                Fit::new(allocator, in_charge, is_looked_at),
+                fit,
+                "{allocator} {in_charge}"
+            );
+        }
     }
 
     #[test]

@@ -6,26 +6,25 @@ use crate::exit::{Exit, Failure};
 use crate::terminal;
 use ebb_deploy::check::Report as Check;
 use ebb_deploy::fix::edit;
-use ebb_deploy::fix::policy::{self, Engine};
 use ebb_deploy::fix::report::{Action, File, Report};
 
 mod arguments;
 mod change;
 mod choose;
 mod huge_pages;
+mod policy;
 mod propose;
 mod rust;
 mod undo;
 mod write;
 
 pub use arguments::Args;
-use arguments::Policy;
 use change::{Change, Proposal, read};
 
 /// Does it, prints, and tells by its exit code.
 pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(engine) = args.policy {
-        return policy(args, engine);
+        return policy::execute(args, engine);
     }
     let name = args.file().display().to_string();
     if args.undo {
@@ -84,28 +83,6 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     report.action = Action::Written;
     report.notes.push(format!("written; ebb fix --undo {name} undoes it"));
     finish(args, &report, Exit::Ok)
-}
-
-/// Prints an admission policy.
-fn policy(args: &Args, engine: Policy) -> Result<Exit, Failure> {
-    if let Some(file) = &args.file {
-        return Err(Failure::usage(format!(
-            "--policy prints a policy and takes no file, but there is {}",
-            file.display()
-        ))
-        .remedy("leave one of the two out"));
-    }
-    let image = args.library_image.clone().unwrap_or_else(policy::published_image);
-    if !policy::is_image(&image) {
-        return Err(Failure::usage(format!("--library-image {image}: not the name of an image"))
-            .remedy("write it as REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST"));
-    }
-    let engine = match engine {
-        Policy::Kubernetes => Engine::Kubernetes,
-        Policy::Kyverno => Engine::Kyverno,
-    };
-    terminal::print(&policy::text(engine, &image, args.percent))?;
-    Ok(Exit::Ok)
 }
 
 /// How `ebb check` would end on the result, where that is not well.

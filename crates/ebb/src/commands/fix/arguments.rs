@@ -24,7 +24,8 @@ pub(super) enum Policy {
                   ebb fix --from results/results.json Dockerfile\n  \
                   ebb fix -a jemalloc compose.yaml --service web\n  \
                   ebb fix --channel release Dockerfile          a line for pip, apt or COPY --from\n  \
-                  ebb fix --policy --percent 10 | kubectl apply -f -"
+                  ebb fix --policy --percent 10 | kubectl apply -f -\n  \
+                  ebb fix --policy --check http://localhost:9090 --selector 'namespace=\"shop\"'"
 )]
 pub struct Args {
     /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
@@ -35,7 +36,7 @@ pub struct Args {
     /// Print an admission policy for a cluster instead: it puts ebbmalloc into pods with the label ebbmalloc=preload.
     /// Kyverno's form is for clusters before 1.36 [default: kubernetes]
     #[arg(long, value_enum, value_name = "ENGINE", num_args = 0..=1, default_missing_value = "kubernetes",
-          conflicts_with_all = ["allocator", "from", "channel", "conf", "env", "write", "undo", "json", "service",
+          conflicts_with_all = ["allocator", "from", "channel", "conf", "env", "write", "undo", "service",
           "child", "stage", "library", "crate_path"])]
     pub(super) policy: Option<Policy>,
 
@@ -56,6 +57,21 @@ pub struct Args {
     /// version (release)
     #[arg(long, value_enum, default_value_t = Channel::Local)]
     pub(super) channel: Channel,
+
+    /// With --policy: do not print it; ask the Prometheus at this address what it would do for running containers, by what
+    /// ebb agent knows of them
+    #[arg(long, value_name = "URL", requires = "policy")]
+    pub(super) check: Option<String>,
+
+    /// With --check: labels of kube_pod_container_info, such as 'namespace="shop",pod=~"pay-.*"' [default: all]
+    #[arg(
+        long,
+        value_name = "LABELS",
+        requires = "check",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(super) selector: String,
 
     /// Settings of the allocator, in the allocator's own syntax
     #[arg(long, value_name = "KEY:VALUE,...", conflicts_with = "from")]
