@@ -32,6 +32,12 @@ def queries():
                 yield name, panel["title"], target["expr"]
 
 
+def filled(query: str) -> str:
+    for variable, value in VALUES.items():
+        query = re.sub(rf"\${variable}\b", value, query)
+    return query
+
+
 def agents() -> list[tuple[str, str, dict, Callable[[int], float]]]:
     """Kind, name, labels and value after N seconds of the series of two nodes: three pods and a unit each. The first has the canary."""
     series = []
@@ -94,19 +100,26 @@ def openmetrics(series, start: int, end: int, step: int = 30) -> str:
     return "\n".join([*lines, "# EOF\n"])
 
 
-class Prometheus:
-    """A server on a folder of its own, with our rules each second."""
+def free_address() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
 
-    def __init__(self, folder: Path, text: str):
-        (folder / "text").write_text(text)
-        subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "text", folder / "data"],
-                       check=True, capture_output=True, timeout=120)
+
+class Prometheus:
+    """A server on a folder of its own, with our rules each second. It knows a text, or scrapes an address."""
+
+    def __init__(self, folder: Path, text: str = "", scraped: str = ""):
+        if text:
+            (folder / "text").write_text(text)
+            subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", folder / "text", folder / "data"],
+                           check=True, capture_output=True, timeout=120)
         rules = (FOLDER / "files/rules.yaml").read_text().replace("interval: 1m", "interval: 1s")
         (folder / "rules.yaml").write_text(rules)
-        (folder / "config.yaml").write_text(f"global: {{evaluation_interval: 1s}}\nrule_files: [{folder}/rules.yaml]\n")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        jobs = f"[{{job_name: ebb-agent, static_configs: [{{targets: ['{scraped}']}}]}}]" if scraped else "[]"
+        (folder / "config.yaml").write_text(
+            f"global: {{evaluation_interval: 1s, scrape_interval: 1s}}\nrule_files: [{folder}/rules.yaml]\nscrape_configs: {jobs}\n")
+        self.address = free_address()
         self.log = (folder / "log").open("w+")
         self.server = subprocess.Popen(
             ["prometheus", f"--config.file={folder}/config.yaml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.address}"],
@@ -184,16 +197,35 @@ class KubernetesQueries(unittest.TestCase):
         server = self.server
         self.assertEqual(len(server.ask('ebb:group:workload{workload="pay"}')), 3)
         for name, title, query in queries():
-            for variable, value in VALUES.items():
-                query = re.sub(rf"\${variable}\b", value, query)
             with self.subTest(dashboard=name, panel=title):
-                self.assertTrue(server.ask(query), query)
+                self.assertTrue(server.ask(filled(query)), query)
         # The canary on n1 holds half more, and was killed twice a container.
         for name, values in (("argo", ["1.5", "6"]), ("flagger", ["1.5"])):
             found = re.findall(r"query: \|\n(( +).*\n(?:\2.*\n)*)", (FOLDER / f"{name}.yaml").read_text())
             words = {"namespace": "shop", "canary": "1a", "stable": "2b", "target": "pay", "interval": "5m"}
             asked = [re.sub(r"\{\{ ?(?:args\.)?(\w+) ?\}\}", lambda it: words[it[1]], query) for query, _ in found]
             self.assertEqual([server.ask(query)[0]["value"][1] for query in asked], values, name)
+
+
+@needs("prometheus")
+class KubernetesAgent(unittest.TestCase):
+    # Kernels without a memory cgroup have no usage, young agents no slopes.
+    WITHOUT = ("usage", "limit", "peak", "oom_kills", "slope")
+
+    def test_the_agents_own_series_answer(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        address = free_address()
+        agent = subprocess.Popen([ebb(), "agent", "--listen", address, "--every", "1s", "--budget", "20%"], stderr=subprocess.DEVNULL)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        server = Prometheus(Path(folder.name), scraped=address)
+        self.addCleanup(server.stop)
+        server.wait_for("ebb:workload_returnable_bytes:sum and on () rate(ebb_agent_cpu_seconds_total[1m])")
+        for name, title, query in queries():
+            if not any(word in query for word in self.WITHOUT):
+                with self.subTest(dashboard=name, panel=title):
+                    self.assertTrue(server.ask(filled(query)), query)
 
 
 class KubernetesFiles(unittest.TestCase):
