@@ -234,14 +234,14 @@ impl Reader {
     fn forecast(&self, key: &Key) -> Result<(Vec<String>, bool), Failure> {
         let trim = trim::Args::asked(false).trim(&self.resolve(key)?, &self.observer)?;
         let is_offered = trim::is_offered(&trim);
-        let mut lines = wrapped(&ebb_report::trim::render(&trim));
-        lines.push(String::new());
-        lines.push(match is_offered {
-            true => {
-                "Call malloc_trim now? A thread is stopped for a moment.   y yes   n no".to_owned()
-            }
-            false => "There is nothing to trim. Any key closes this.".to_owned(),
-        });
+        // In front, so that a long list does not hide it.
+        let question = if is_offered {
+            "Call malloc_trim now? A thread is stopped for a moment.   y yes   n no"
+        } else {
+            "There is nothing to trim. Any key closes this."
+        };
+        let mut lines = vec![question.to_owned(), String::new()];
+        lines.extend(wrapped(&ebb_report::trim::render(&trim)));
         Ok((lines, is_offered))
     }
 

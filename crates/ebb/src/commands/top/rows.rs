@@ -289,10 +289,13 @@ fn number(row: &Row) -> (i32, &str) {
     }
 }
 
-/// MB in at most six letters, up to 999 TB.
+/// MB in at most six letters; from a million on TB, with their letter.
 pub fn mb(bytes: u64) -> String {
-    let mb = bytes as f64 / 1e6;
-    if mb < 999.95 { format!("{mb:.1}") } else { format!("{mb:.0}") }
+    match bytes as f64 / 1e6 {
+        mb if mb < 999.95 => format!("{mb:.1}"),
+        mb if mb < 999_999.5 => format!("{mb:.0}"),
+        mb => format!("{:.1}T", mb / 1e6),
+    }
 }
 
 /// The columns that fit, each with where it begins and its width; the name takes the rest.
