@@ -24,7 +24,7 @@ pub(super) enum Policy {
                   ebb fix --from results/results.json Dockerfile\n  \
                   ebb fix -a jemalloc compose.yaml --service web\n  \
                   ebb fix --channel release Dockerfile          a line for pip, apt or COPY --from\n  \
-                  ebb fix --policy --percent 10 | kubectl apply -f -\n  \
+                  ebb fix --policy --percent 10                 for kubectl apply -f -\n  \
                   ebb fix --policy --check http://localhost:9090 --selector 'namespace=\"shop\"'"
 )]
 pub struct Args {
