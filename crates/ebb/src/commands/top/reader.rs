@@ -200,7 +200,7 @@ impl Reader {
     fn detail(&self, resolved: &Resolved) -> Vec<String> {
         let snapshot = self.observer.look(resolved, false, Depth::Heaps);
         let text = ebb_report::diagnosis::render(&[ebb_diagnosis::of(snapshot)], Form::Full);
-        terminal::plain(&text).lines().map(str::to_owned).collect()
+        terminal::plain(&text).lines().map(|line| line.trim_end().to_owned()).collect()
     }
 
     fn serves(&mut self, wish: Wish, events: &Sender<Event>) -> Result<(), ()> {
@@ -241,7 +241,10 @@ impl Reader {
             "There is nothing to trim. Any key closes this."
         };
         let mut lines = vec![question.to_owned(), String::new()];
-        lines.extend(wrapped(&ebb_report::trim::render(&trim)));
+        // The question says what to do instead of `ebb trim`'s option.
+        let text = ebb_report::trim::render(&trim);
+        let rest = text.lines().filter(|line| !line.contains("--dry-run"));
+        lines.extend(rest.flat_map(|line| wrap(line, COLUMNS, 2)));
         Ok((lines, is_offered))
     }
 
