@@ -47,19 +47,19 @@ pub fn side(
     times: Times,
     grace: usize,
 ) -> Result<Side, Failure> {
-    let of = resolve(server, name, selector, times)?;
+    let (of, count) = resolve(server, name, selector, times)?;
     let mut replicas: BTreeMap<String, Replica> = BTreeMap::new();
     let key = |labels: &Labels| {
         ["cluster", "node", "instance", "cgroup"].map(|it| label(labels, it)).join("|")
     };
     let by = "cluster, node, instance, cgroup, pod_uid";
     let series = |metric: &str| format!("max by ({by}) ({})", of.series(metric));
-    server.query_range(&series("ebb_group_usage_bytes"), times, 100, |labels, values| {
+    server.query_range(&series("ebb_group_usage_bytes"), times, count, |labels, values| {
         let replica = replicas.entry(key(labels)).or_default();
         replica.pod = label(labels, "pod_uid").to_owned();
         replica.used.extend(values);
     })?;
-    server.query_range(&series("ebb_group_live_bytes"), times, 100, |labels, values| {
+    server.query_range(&series("ebb_group_live_bytes"), times, count, |labels, values| {
         if let Some(replica) = replicas.get_mut(&key(labels)) {
             replica.live.extend(values);
         }
@@ -85,7 +85,7 @@ pub fn side(
     Ok(Side { variant: Variant { env, ..Variant::new(name, &allocator) }, run, events })
 }
 
-/// How a side's series are selected.
+/// How a side's series are selected; with it goes their number.
 enum Selected {
     /// By labels of the agent's series.
     Directly(String),
@@ -102,7 +102,12 @@ impl Selected {
     }
 }
 
-fn resolve(server: &Server, name: &str, selector: &str, times: Times) -> Result<Selected, Failure> {
+fn resolve(
+    server: &Server,
+    name: &str,
+    selector: &str,
+    times: Times,
+) -> Result<(Selected, usize), Failure> {
     if !(selector.starts_with('{') && selector.ends_with('}')) {
         let what = format!("--live {name}: \"{selector}\" is no selector");
         return Err(
@@ -110,11 +115,11 @@ fn resolve(server: &Server, name: &str, selector: &str, times: Times) -> Result<
         );
     }
     let (from_s, to_s) = (times.from_s, times.at_s(times.count));
-    let mut found = false;
+    let mut found = 0;
     let matched = |metric: &str| format!("{metric}{selector}");
-    server.series(&matched("ebb_group_usage_bytes"), from_s, to_s, |_| found = true)?;
-    if found {
-        return Ok(Selected::Directly(selector.to_owned()));
+    server.series(&matched("ebb_group_usage_bytes"), from_s, to_s, |_| found += 1)?;
+    if found > 0 {
+        return Ok((Selected::Directly(selector.to_owned()), found));
     }
     let mut ids: Vec<String> = Vec::new();
     server.series(&matched("kube_pod_container_info"), from_s, to_s, |labels| {
@@ -127,7 +132,10 @@ fn resolve(server: &Server, name: &str, selector: &str, times: Times) -> Result<
     ids.sort();
     ids.dedup();
     match ids.is_empty() {
-        false => Ok(Selected::Containers(ids)),
+        false => {
+            let count = ids.len();
+            Ok((Selected::Containers(ids), count))
+        }
         true => Err(Failure::new(
             Exit::NotEnoughEvidence,
             format!(
