@@ -96,13 +96,14 @@ fn row(
         .flat_map(|(_, it)| rises(it))
         .collect();
     let known = usage.iter().filter(|bytes| **bytes > 0.0).count();
-    let (cells, looked) = groups.iter().fold((0, 0), |(cells, looked), group| {
-        let known = group.usage.points().filter(|(at, _)| group.returnable.at(*at).is_some());
-        (cells + group.usage.points().count(), looked + known.count())
+    // By bytes: most containers are small, and are never read.
+    let (all, looked) = groups.iter().fold((0.0, 0.0), |(all, looked), group| {
+        let points = || group.usage.points();
+        let known = points().filter(|(at, _)| group.returnable.at(*at).is_some());
+        (points().fold(all, |sum, it| sum + it.1), known.fold(looked, |sum, it| sum + it.1))
     });
     let peaks: Vec<Peak> = groups.iter().map(|group| peak(group)).collect();
     let lower: Vec<f64> = peaks.iter().map(Peak::lower).collect();
-    let share = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
     Row {
         name: name.unwrap_or("all").to_owned(),
         containers: groups.len(),
@@ -123,8 +124,8 @@ fn row(
             .fold(0.0, |sum, it| sum + it.count),
         scale_outs: scaled.len(),
         scale_outs_holding: scaled.iter().filter(|at| was_holding(**at)).count(),
-        share_of_time: share(known, history.times),
-        share_looked: share(looked, cells),
+        share_of_time: known as f64 / history.times.max(1) as f64,
+        share_looked: looked / all.max(1.0),
         looks: groups.iter().fold(0.0, |sum, group| sum + group.looks),
         saving: price.and_then(|price| saving(groups, &peaks, price)),
         course: course(history, &usage, &returnable),
@@ -263,7 +264,7 @@ fn cautions(all: &Row, rows: &[Row], history: &History) -> Vec<String> {
     let unread = 1.0 - all.share_looked;
     if unread > MISSING {
         cautions.push(format!(
-            "the heaps were not read yet in {:.0} % of the data, which count as not returnable",
+            "no look yet at the heaps of {:.0} % of the memory, which count as not returnable",
             100.0 * unread
         ));
     }

@@ -161,12 +161,12 @@ fn example(verb: &str) -> Option<String> {
     commands_in(&help).first().map(|&command| command.to_owned())
 }
 
-/// The commands of a help's examples, without what each is for, which follows after two spaces.
+/// The commands of a help's examples, without what reads their output, and what each is for, which follows after two spaces.
 fn commands_in(help: &str) -> Vec<&str> {
     let lines = help.lines().map(str::trim);
     lines
         .filter(|line| line.starts_with("ebb "))
-        .filter_map(|line| line.split("  ").next())
+        .filter_map(|line| line.split("  ").next()?.split(" | ").next())
         .collect()
 }
 

@@ -159,7 +159,7 @@ pub struct Row {
     pub scale_outs_holding: usize,
     /// The part of the time with data.
     pub share_of_time: f64,
-    /// The part of the data with a look at the heaps.
+    /// The part of the memory, over time, whose heaps were looked at.
     pub share_looked: f64,
     /// Looks at its heaps.
     pub looks: f64,

@@ -73,7 +73,10 @@ fn what_is_missing_is_no_zero() {
     assert_eq!((half.mean.bytes, half.share_of_time, half.saving), (60e6, 0.5, None));
     assert_eq!(ranking.rows[1].share_looked, 0.0);
     let all = ranking.cautions.join("; ");
-    assert!(all.contains("not read yet in 67 %") && all.contains("never read: unread"), "{all}");
+    assert!(
+        all.contains("heaps of 17 % of the memory") && all.contains("never read: unread"),
+        "{all}"
+    );
     let empty = rank(&history(0, Vec::new()), None);
     assert!(empty.rows.is_empty() && empty.sentence.starts_with("Nothing to gain"), "{empty:?}");
     let mut course = Course::default();

@@ -70,6 +70,8 @@ pub fn container(labels: &Labels) -> Container {
 #[derive(Debug, Default)]
 pub struct Names {
     containers: HashMap<String, Container>,
+    /// Namespace and name of a pod by its uid: its sandbox is no container to Kubernetes.
+    uids: HashMap<String, (String, String)>,
     /// Owners by namespace and name: of pods, then of ReplicaSets and Jobs.
     pods: HashMap<(String, String), String>,
     owners: HashMap<(String, String), String>,
@@ -83,7 +85,10 @@ impl Names {
         server.series("kube_pod_container_info{container_id!=\"\"}", from_s, to_s, |labels| {
             let id = label(labels, "container_id");
             let id = id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned();
-            names.containers.insert(id, container(labels));
+            let container = container(labels);
+            let pod = (container.0.clone(), container.1.clone());
+            names.uids.insert(label(labels, "uid").to_owned(), pod);
+            names.containers.insert(id, container);
         })?;
         if names.containers.is_empty() {
             return Ok(names);
@@ -119,6 +124,9 @@ impl Names {
     pub fn row(&self, by: By, group: &Identity) -> String {
         let container = self.container(&group.container_id);
         let pod = container.map(|(namespace, pod, _)| (namespace.as_str(), pod.as_str()));
+        let of_uid = || self.uids.get(&group.pod_uid).filter(|_| !group.pod_uid.is_empty());
+        let pod =
+            pod.or_else(|| of_uid().map(|(namespace, pod)| (namespace.as_str(), pod.as_str())));
         match (by, pod) {
             (By::Node, _) => group.node.clone(),
             (By::Allocator, _) if group.allocators.is_empty() => "not known".to_owned(),
