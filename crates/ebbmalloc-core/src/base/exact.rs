@@ -27,7 +27,7 @@ pub const fn u32_of(number: usize) -> u32 {
     number as u32
 }
 
-/// A number below 2^16: of explicit arenas, or words of a cache's first memory.
+/// A number below 2^16: of explicit arenas, words of a cache's first memory, or low bits.
 #[inline(always)]
 pub const fn u16_of(number: usize) -> u16 {
     debug_assert!(number <= u16::MAX as usize);

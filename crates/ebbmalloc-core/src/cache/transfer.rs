@@ -5,6 +5,7 @@ use super::cache::{Cache, Refills};
 use super::ration::RATIONED;
 use super::stack::{Demand, Entry, Stack};
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::u16_of;
 use crate::base::lock::Wait;
 use crate::os::Os;
 use crate::size::{CLASS, CLASSES, QUANTUM};
@@ -24,7 +25,7 @@ const LOOKED_AT: usize = 4;
 
 /// What is noted of a stack's top: enough to see that it moved, unless by a multiple of 65,536 entries.
 fn low_bits(top: *mut Entry) -> u16 {
-    (top as usize / size_of::<Entry>()) as u16
+    u16_of(top as usize / size_of::<Entry>() % (1 << u16::BITS))
 }
 
 /// Ends the process if one of the newest slots on a stack is there twice, or is none.
