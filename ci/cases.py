@@ -19,11 +19,12 @@ import argparse
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "docs/cases"
@@ -35,12 +36,6 @@ PART = re.compile(
     r"|```sh\n(?P<shown>.*?)```|```text\n(?P<printed>.*?)```",
     re.DOTALL,
 )
-
-
-def free_port() -> int:
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
 
 
 def commands(part: re.Match[str]) -> str:
@@ -64,8 +59,8 @@ def run(parts: list[re.Match[str]], folder: Path) -> None:
     environment = os.environ | {
         "PATH": f"{TARGET / 'release'}:{os.environ['PATH']}",
         "ROOT": str(ROOT),
-        "PORT": str(free_port()),
-        "OTHER": str(free_port()),
+        "PORT": str(machine.free_port()),
+        "OTHER": str(machine.free_port()),
         "COLUMNS": "110",
     }
     bash = subprocess.Popen(["bash", "-c", script(parts, folder)], cwd=work, env=environment, start_new_session=True)

@@ -12,7 +12,6 @@ import os
 from pathlib import Path
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,8 @@ import time
 import unittest
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
+
+import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -66,17 +67,11 @@ def build(program: Path) -> None:
         missing("kube-apiserver was not built")
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 class Cluster:
     """etcd and the API server, in a folder of their own."""
 
     def __init__(self, program: Path, folder: Path):
-        etcd, peers, self.port = free_port(), free_port(), free_port()
+        etcd, peers, self.port = machine.free_port(), machine.free_port(), machine.free_port()
         key = folder / "key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         (folder / "tokens").write_text('secret,admin,1,"system:masters"\n')

@@ -72,6 +72,8 @@ import time
 import tomllib
 from pathlib import Path
 
+import machine
+
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "docs/recipes"
 RESULTS = RECIPES / "results.json"
@@ -110,12 +112,6 @@ def resident_mb(pid):
         with contextlib.suppress(OSError):
             total += int(Path(f"/proc/{each}/statm").read_text().split()[1])
     return total * PAGE / 1e6
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Recipe:
@@ -157,8 +153,8 @@ class Recipe:
             "EBB_LIB": f"{scratch}/lib/libebbmalloc.so",
             "LIBRARY": f"{scratch}/lib/libebbmalloc.so",
             "SCRATCH": str(scratch),
-            "PORT": str(free_port()),
-            "OTHER": str(free_port()),
+            "PORT": str(machine.free_port()),
+            "OTHER": str(machine.free_port()),
         }
 
     @contextlib.contextmanager
@@ -265,7 +261,7 @@ class Recipe:
         words = f"5 s after the burst {ours[0]:.0f} MB are resident with ebbmalloc, {glibc[0]:.0f} MB with glibc."
         return {
             "date": datetime.date.today().isoformat(),
-            "machine": machine(),
+            "machine": described(),
             "command": f"ci/recipes.py {self.name}",
             "versions": self.versions(),
             "runs": runs,
@@ -418,12 +414,10 @@ def is_running(pid):
         return False
 
 
-def machine():
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+def described():
     memory = os.sysconf("SC_PHYS_PAGES") * PAGE / 1e9
     system = platform.freedesktop_os_release()["PRETTY_NAME"]
-    kernel = platform.release().split("-")[0]
-    return f"{model[1] if model else platform.machine()}, {os.cpu_count()} processors, {memory:.1f} GB, {system}, Linux {kernel}"
+    return f"{machine.processors()}, {memory:.1f} GB, {system}, {machine.kernel()}"
 
 
 def publish(name, result):

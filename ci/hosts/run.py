@@ -30,6 +30,9 @@ import sys
 
 import cases
 
+sys.path.append(str(cases.ROOT / "ci"))
+import machine
+
 ROOT = cases.ROOT
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "hosts"
 HERE = ROOT / "ci/hosts"
@@ -233,18 +236,6 @@ def run(host: Host, built: Path) -> dict:
 # --- Results
 
 
-def machine() -> str:
-    model = re.search(r"^model name[^:]*: *(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    name = model.group(1) if model else platform.machine()
-    return f"{name}, {os.cpu_count()} processors, Linux {platform.release().split('-')[0]}"
-
-
-def commit_of(built: Path) -> str:
-    """The commit that the tested program names."""
-    said = checked([built / platform.machine() / "ebb", "--version"])
-    return re.search(r"^commit (\w+)", said, re.MULTILINE).group(1)
-
-
 def keep(file: Path, told: dict, commit: str) -> None:
     """Puts one host's result in the file; the others stay."""
     with file.with_suffix(".lock").open("w") as lock:
@@ -255,7 +246,7 @@ def keep(file: Path, told: dict, commit: str) -> None:
         everything = {
             "command": "ci/hosts.sh",
             "date": date.today().isoformat(),
-            "machine": machine(),
+            "machine": f"{machine.processors()}, {machine.kernel()}",
             "commit": commit,
             "hosts": sorted(named.values(), key=lambda host: order.index(host["name"])),
         }
@@ -291,7 +282,7 @@ def main() -> int:
             print(f"FAILED {host.name}: {error}", flush=True)
             status = 1
             continue
-        keep(file, told, commit_of(arguments.built))
+        keep(file, told, machine.commit_of(arguments.built / platform.machine() / "ebb"))
         for failure in failures(told):
             print(f"FAILED {host.name} {failure}", flush=True)
             status = 1

@@ -17,7 +17,6 @@ import fnmatch
 import json
 import os
 from pathlib import Path
-import platform
 import re
 import shutil
 import signal
@@ -33,14 +32,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PROOF = ROOT / "docs/proof.md"
 
+sys.path.append(str(ROOT / "ci"))
+import machine
+
 
 # --- A program
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return made.getsockname()[1]
 
 
 def descendants(pid: int) -> list[int]:
@@ -170,7 +166,7 @@ def words(program: Program, port: int, folder: Path) -> list[str]:
 
 def examine(program: Program, ebb: Path) -> dict:
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), free_port()
+        folder, port = Path(name), machine.free_port()
         folder.chmod(0o777)
         output = folder / "output"
         with output.open("w") as file:
@@ -212,11 +208,6 @@ def installed(program: Program) -> bool:
     return all(shutil.which(name) for name in named)
 
 
-def machine() -> str:
-    model = re.search(r"^model name[^:]*: *(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return f"{os.cpu_count()} cores of {model.group(1) if model else platform.machine()}, Linux {platform.release().split('-')[0]}"
-
-
 def worst(results: list[dict]) -> str:
     """The largest differences, in percent of the process."""
     shares = {}
@@ -238,7 +229,7 @@ def report(results: list[dict], commit: str) -> str:
         "",
         *(f"- {it['name']}: said {it['verdict']}; {it['because']}." for it in results if it not in right),
         "",
-        f"`ci/verdicts.sh`, {date.today().isoformat()}, {machine()}, commit {commit}.",
+        f"`ci/verdicts.sh`, {date.today().isoformat()}, {machine.processors()}, {machine.kernel()}, commit {commit}.",
     ]
     return "\n".join(lines)
 
@@ -278,8 +269,7 @@ def main() -> int:
     if failed:
         print(f"{len(failed)} of {len(results)} not as expected: {', '.join(failed)}")
         return 1
-    said = subprocess.run([arguments.ebb, "--version"], capture_output=True, text=True, check=True).stdout
-    text = report(results, re.search(r"^commit (\w+)", said, re.MULTILINE).group(1))
+    text = report(results, machine.commit_of(arguments.ebb))
     print(text)
     if arguments.publish:
         publish(text)
