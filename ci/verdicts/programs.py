@@ -1,4 +1,4 @@
-"""Real programs, each brought into a state of which is known where the memory is."""
+"""Real programs. Each is brought into a state in which it is known where the memory is."""
 
 import base64
 from collections.abc import Callable

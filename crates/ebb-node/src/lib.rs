@@ -2,7 +2,7 @@
 //! budget of processor time.
 //!
 //! Used by the commands that watch a whole machine; [`look`] by all that look at one process. Time is an argument ([`Clock`]), so tests
-//! set it. What is not known is `None`, never 0; what has ended is gone at the next tick.
+//! set it. An unknown figure is `None`, never 0. A process that has ended is gone at the next tick.
 //!
 //! - [`look`]: one look at one process or target.
 //! - [`census`]: cgroups, their processes and their names.

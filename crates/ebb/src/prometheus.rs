@@ -88,6 +88,12 @@ pub fn label<'a>(labels: &'a Labels, name: &'static str) -> &'a str {
     labels.get(&Text(Cow::Borrowed(name))).map_or("", |text| &text.0)
 }
 
+/// The id of a container as the runtime has it; kube-state-metrics puts `containerd://` or the like in front.
+pub fn container_id<'a>(labels: &'a Labels) -> &'a str {
+    let id = label(labels, "container_id");
+    id.rsplit_once("://").map_or(id, |(_, id)| id)
+}
+
 /// Text of an answer, which is not copied where nothing in it is escaped.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(Cow<'a, str>);

@@ -217,7 +217,7 @@ fn register_own(registry: &mut Registry, node: &Node, own: &Own) {
     registry.register("agent_build_info", "Version of the agent", build);
 }
 
-/// What is not known has no series.
+/// An unknown figure has no series.
 fn set(family: &Bytes, labels: &Labels, value: Option<u64>) {
     if let Some(value) = value {
         family.get_or_create(labels).set(value as i64);

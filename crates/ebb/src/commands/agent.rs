@@ -1,7 +1,7 @@
 //! `ebb agent`: exports figures of every container, unit and process of this machine for Prometheus, within a budget, and never ends.
 //!
-//! docs/metrics.md has the series. `rights` says what is missing and gives up what is not needed; `sandbox` refuses the calls of the
-//! kernel that an agent never makes.
+//! docs/metrics.md has the series. `rights` finds missing rights, and drops rights that an agent does not need.
+//! `sandbox` refuses system calls that an agent never makes.
 
 mod rights;
 mod sandbox;

@@ -23,7 +23,7 @@ const RARELY: u32 = 16;
 /// Slots of a stack that are looked at for wrong frees: six comparisons.
 const LOOKED_AT: usize = 4;
 
-/// What is noted of a stack's top: enough to see that it moved, unless by a multiple of 65,536 entries.
+/// The lower half of a stack's top, as a number of entries. It changes when the top moves, unless by a multiple of 65,536.
 fn low_bits(top: *mut Entry) -> u16 {
     u16_of(top as usize / size_of::<Entry>() % (1 << u16::BITS))
 }

@@ -35,7 +35,7 @@ const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 pub struct Right {
     /// Its name.
     pub name: &'static str,
-    /// What is not known without it.
+    /// The figures that are missing without it.
     pub costs: &'static str,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::exit::Failure;
-use crate::prometheus::{Labels, Server, label};
+use crate::prometheus::{Labels, Server, container_id, label};
 
 /// What a row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -83,8 +83,7 @@ impl Names {
         let mut names = Names::default();
         let text = |labels: &Labels, name| label(labels, name).to_owned();
         server.series("kube_pod_container_info{container_id!=\"\"}", from_s, to_s, |labels| {
-            let id = label(labels, "container_id");
-            let id = id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned();
+            let id = container_id(labels).to_owned();
             let container = container(labels);
             let pod = (container.0.clone(), container.1.clone());
             names.uids.insert(label(labels, "uid").to_owned(), pod);

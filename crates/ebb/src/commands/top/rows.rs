@@ -1,6 +1,6 @@
 //! Rows of `ebb top` and their columns: what a cell shows, how rows are ordered by it, which columns fit. Pure.
 //!
-//! Memory is in MB (10^6 bytes). What is not known is `-` and comes last in either order.
+//! Memory is in MB (10^6 bytes). An unknown figure is `-` and comes last in either order.
 
 use std::cmp::Ordering;
 
@@ -27,7 +27,7 @@ pub struct Row {
     #[serde(skip)]
     pub group: Option<Key>,
     pub name: String,
-    /// The command line, which may hold what is not to be written to a file.
+    /// The command line. It may contain passwords, so it is not written to files.
     #[serde(skip)]
     pub command: Option<String>,
     /// How many processes it has.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::exit::{Exit, Failure};
-use crate::prometheus::{Labels, Server, Times, label};
+use crate::prometheus::{Labels, Server, Times, container_id, label};
 use ebb_diagnosis::facts::growth::Event;
 use ebb_report::figures;
 use ebb_trial::results::{Restart, Run, Sample, Variant};
@@ -123,8 +123,7 @@ fn resolve(
     }
     let mut ids: Vec<String> = Vec::new();
     server.series(&matched("kube_pod_container_info"), from_s, to_s, |labels| {
-        let id = label(labels, "container_id");
-        let id = id.rsplit_once("://").map_or(id, |(_, id)| id);
+        let id = container_id(labels);
         if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             ids.push(id.to_owned());
         }

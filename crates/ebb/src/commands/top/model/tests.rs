@@ -114,7 +114,7 @@ fn list(model: &Model) -> String {
 #[test]
 fn keys_order_move_filter_and_search() {
     for (keys, expected) in [
-        // What is held is in front, what is not known comes last.
+        // The row that holds most comes first, rows without a figure last.
         ("", "[20] 30 40 10 50"),
         ("j j k", "20 [30] 40 10 50"),
         ("G", "20 30 40 10 [50]"),
