@@ -1,7 +1,7 @@
 //! The facts of one look at running processes: the kernel's figures, the heap's, the cgroup's.
 //!
 //! This is the layout of the file that `ebb snap` writes and of the facts in `ebb why --json`
-//! (`docs/json.md` documents every field). It holds counts, never contents of memory. A value
+//! (`docs/json.md` explains the fields that need it). It holds counts, never contents of memory. A value
 //! that could not be read is absent, and [`Missing`] says why; it is never 0. Bytes everywhere.
 
 use std::collections::BTreeMap;

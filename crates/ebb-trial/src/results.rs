@@ -1,9 +1,9 @@
 //! The facts of one trial: what was run, what was measured, what it comes to.
 //!
-//! This is also the layout of `results.json` (`docs/json.md` documents every field). A value that
+//! This is also the layout of `results.json` (`docs/json.md` explains the fields that need it). A value that
 //! was not measured is `None` (`null`), never 0. Bytes are bytes, `_s` are seconds, `_ms` milliseconds.
 
-#![allow(missing_docs, reason = "docs/json.md documents every field")]
+#![allow(missing_docs, reason = "their names say it; docs/json.md has the rest")]
 
 use ebb_allocators::Decay;
 use ebb_diagnosis::facts::autoscale;

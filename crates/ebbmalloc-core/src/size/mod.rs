@@ -167,7 +167,7 @@ pub static CLASS: [Class; CLASSES + 1] = {
 /// Whether slabs of `class` have a lead in a heap that keeps CPython's objects. CPython puts 16 bytes for its collector
 /// before an object. After a lead of 48 bytes, objects whose sizes are multiples of 64 bytes begin with a cache line,
 /// and the line that ends one has the collector's bytes of the next: the collector finds them in the cache.
-/// `docs/decisions/0039-lead.md` has figures. Such slots are aligned to [`QUANTUM`] only.
+/// `docs/decisions/0038-cpython.md` has figures. Such slots are aligned to [`QUANTUM`] only.
 pub const fn leads(class: usize) -> bool {
     let size = CLASS[class].size as usize;
     size >= 64 && size <= LEAD_MAX && size.is_multiple_of(32)
