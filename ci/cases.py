@@ -10,8 +10,9 @@ All commands of a page run in one bash, in a folder that has only `workloads`, w
 $OTHER (two free ports). In a page:
 
     ```sh           commands that a reader types. A block ```text after it has what they print on stdout
-    <!-- run:       commands that a reader need not see, such as the start of the service
-    <!-- keep:      a regular expression: of the block below it, only paragraphs that begin with it are in the page
+    <!-- run:       commands that a reader need not see. ci/cases.sh has the services
+    <!-- keep:      a regular expression: of the block below it, only paragraphs that begin with it are in the page, without the
+                    frames of tables
     <!-- expect:    a regular expression that the block above it must match, whatever the figures are
 """
 
@@ -44,7 +45,7 @@ def commands(part: re.Match[str]) -> str:
 
 def script(parts: list[re.Match[str]], folder: Path) -> str:
     """One bash for the page: the output of part 3 goes to the file out.3 of `folder`."""
-    lines = ["set -u"]
+    lines = ["set -u", f". {ROOT}/ci/cases.sh"]
     for number, part in enumerate(parts):
         if commands(part):
             lines.append(f"{{\n{commands(part)}\n}} >{folder}/out.{number} 2>{folder}/err.{number} </dev/null")
@@ -85,6 +86,7 @@ def kept(text: str, first: str | None) -> str:
     if first is None:
         return text
     lines = []
+    text = re.sub(r"^[─═]+\n", "", text, flags=re.MULTILINE)
     for paragraph in text.rstrip().split("\n\n"):
         if re.match(first, paragraph):
             lines.append(paragraph)

@@ -4,7 +4,7 @@
 //!
 //! The rule has a fixed width, not a significance: it stops when the intervals are narrow, whichever way
 //! they lie. A trial that looked for "significant" after each round would find it sooner or later
-//! between two equal variants. What this rule costs the intervals is in docs/decisions/0027-until-sure.md.
+//! between two equal variants. docs/compare.md says what this rule costs the intervals.
 
 use super::summary;
 use crate::results::sureness::{StopReason, Stopping};
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The price of looking after every round, roughly. docs/decisions/0027-until-sure.md has the whole table.
+    /// The price of looking after every round, roughly.
     #[test]
     fn intervals_of_the_rule_hold_the_truth_nearly_as_often_as_those_of_a_fixed_number() {
         let (rule, rounds) = coverage(60, narrow(2.5));

@@ -1,7 +1,7 @@
 //! The exit codes of `ebb` and the one type that all its failures end in.
 //!
 //! A command returns an [`Exit`] or an `ExitCode`, or a [`Failure`], which the command line prints as one line
-//! on stderr. A code is written here and nowhere else; `docs/run.md` explains them to users.
+//! on stderr. A code is written here and nowhere else; `docs/json.md` explains them to users.
 
 use std::fmt;
 use std::path::Path;
