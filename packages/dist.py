@@ -12,6 +12,7 @@ for all of them
     ebbmalloc-VERSION-image.tar                 OCI layout of an index and its images
     *.crate                                     as `cargo publish` uploads them
     ebbmalloc-VERSION-image.digest              of the index
+    ebb-VERSION.tgz                             Helm chart and kustomization of the agent, rules, dashboards
 
 and SHA256SUMS. The same commit and compiler give the same bytes; SOURCE_DATE_EPOCH is the commit's time.
 
@@ -43,7 +44,7 @@ import wheel
 ROOT = components.ROOT
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # In dist/.
-FILES = ("ebbmalloc-*", "*.deb", "*.rpm", "*.apk", "*.crate")
+FILES = ("ebbmalloc-*", "ebb-*.tgz", "*.deb", "*.rpm", "*.apk", "*.crate")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE")
 
 
@@ -115,6 +116,13 @@ def pack(built: Path, arch: str, out: Path, epoch: int, quick: bool) -> Path:
     return tree
 
 
+def chart(out: Path, epoch: int) -> None:
+    """packages/kubernetes as `helm package` names it, without what only its tests need."""
+    folder = out / "tree/ebb"
+    shutil.copytree(ROOT / "packages/kubernetes", folder, ignore=shutil.ignore_patterns("*.py", "*-test.yaml", "__pycache__"))
+    archive.write(folder, out / f"ebb-{components.version()}.tgz", epoch)
+
+
 def made(out: Path) -> list[Path]:
     """What a run of this script leaves in dist/, besides the sums."""
     return sorted({path for pattern in FILES for path in out.glob(pattern)})
@@ -135,6 +143,7 @@ def main() -> None:
     shutil.rmtree(out / "tree", ignore_errors=True)
     trees = {arch: pack(arguments.built / arch, arch, out, epoch, arguments.quick) for arch in arguments.arch}
     images.build(trees, out, epoch, 1 if arguments.quick else 9)
+    chart(out, epoch)
     shutil.rmtree(out / "tree")
     if not arguments.quick:
         for crate in crates.pack(crates.published()):

@@ -25,6 +25,8 @@ ROOT = components.ROOT
 CHANGELOG = ROOT / "CHANGELOG.md"
 MANIFEST = ROOT / "Cargo.toml"
 DIST = ROOT / "dist"
+# Other files that name the version, and what stands before it.
+NAMED = {"packages/kubernetes/Chart.yaml": "(?:version|appVersion): ", "packages/kubernetes/kustomization.yaml": " +newTag: "}
 UNRELEASED = "## Unreleased\n"
 
 
@@ -83,9 +85,11 @@ def replaced(file: Path, pattern: str, replacement: str) -> None:
 
 
 def set_version(version: str) -> None:
-    """In Cargo.toml, from which man pages, wheels and archives have it, and in the locks of all workspaces."""
+    """In Cargo.toml, from which man pages, wheels and archives have it, in the locks of all workspaces, and in the chart."""
     present = re.escape(components.version())
     replaced(MANIFEST, rf'^(version = "|[\w-]+ = \{{ version = "=){present}"', rf'\g<1>{version}"')
+    for name, before in NAMED.items():
+        replaced(ROOT / name, f"^({before}){present}$", rf"\g<1>{version}")
     metadata = json.loads(components.run(components.CARGO, "metadata", "--no-deps", "--format-version", "1"))
     if other := [package["name"] for package in metadata["packages"] if package["version"] != version]:
         raise Refusal(f"{', '.join(other)}: not of the workspace's version")

@@ -37,6 +37,8 @@ FILES = {
     "crates/test-upper/Cargo.toml": CRATE.format("test-upper").replace("[dep", "publish = false\n\n[dep").replace("\n\npub", "\npub"),
     "crates/test-upper/src/lib.rs": "",
     "apart/Cargo.lock": LOCK,
+    "packages/kubernetes/Chart.yaml": "version: 0.1.0\nappVersion: 0.1.0\n",
+    "packages/kubernetes/kustomization.yaml": "images:\n  - name: ebb\n    newTag: 0.1.0\n",
     "CHANGELOG.md": CHANGELOG,
     "Makefile": MAKEFILE,
     "dist.sh": "touch dist/ebbmalloc-0.2.0-image.tar",
@@ -54,7 +56,6 @@ class Release(unittest.TestCase):
         for name, text in (FILES | changed).items():
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             (self.tree / name).write_text(text)
-        (self.tree / "packages").mkdir()
         for name in ("components", "crates", "release"):
             shutil.copy(ROOT / f"packages/{name}.py", self.tree / "packages")
         self.git("init", "--quiet", "--initial-branch=main")
@@ -183,6 +184,8 @@ class Release(unittest.TestCase):
         self.assertEqual((self.tree / "Cargo.lock").read_text().count('version = "0.2.0"'), 3)
         # A package of the same version that is not of the workspace.
         self.assertEqual((self.tree / "apart/Cargo.lock").read_text(), LOCK.replace('lower"\nversion = "0.1', 'lower"\nversion = "0.2'))
+        chart = "".join((self.tree / "packages/kubernetes" / name).read_text() for name in ("Chart.yaml", "kustomization.yaml"))
+        self.assertEqual(re.findall(r"\d\.\d\.\d", chart), ["0.2.0"] * 3)
         notes = self.git("tag", "--list", "--format=%(contents)", "v0.2.0")
         self.assertTrue(notes.startswith("ebbmalloc 0.2.0\n\n### Added\n\n- An [entry](https://example.org/it/blob/v0.2.0/docs/page.md)."), notes)
         self.assertEqual(self.git("status", "--porcelain"), "")
@@ -204,6 +207,7 @@ class Release(unittest.TestCase):
         changelog.write_text(changelog.read_text().replace("\n## Unreleased\n", "\n## Unreleased\n\n- An entry.\n", 1))
         self.commit()
         files = {name for name in self.git("ls-files").split() if name.endswith("Cargo.lock")} | {"CHANGELOG.md", "Cargo.toml"}
+        files |= {f"packages/kubernetes/{name}.yaml" for name in ("Chart", "kustomization")}
         status, out, error = self.release("--no-dist", "17.0.0")
         self.assertEqual((status, error), (0, ""))
         changed = set(self.git("show", "--name-only", "--format=", "HEAD").split())
