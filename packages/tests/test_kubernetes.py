@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import tomllib
@@ -17,7 +18,7 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from made import ROOT, needs
+from made import ROOT, needs, one
 
 FOLDER = ROOT / "packages/kubernetes"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted((FOLDER / "files").glob("*.json"))}
@@ -267,6 +268,13 @@ class KubernetesFiles(unittest.TestCase):
         for name, pattern in (("kustomization.yaml", r'newTag: "?([\d.]+)'), ("Chart.yaml", r'(?:appVersion|version): "?([\d.]+)')):
             found = re.findall(pattern, (FOLDER / name).read_text())
             self.assertEqual(set(found), {version}, name)
+
+    def test_a_release_has_them(self):
+        with tarfile.open(one("ebb-*.tgz")) as chart:
+            packed = {entry.name: chart.extractfile(entry).read() for entry in chart if entry.isfile()}
+        tracked = subprocess.run(["git", "ls-files"], cwd=FOLDER, check=True, capture_output=True, text=True).stdout.split()
+        wanted = [name for name in tracked if name not in ("dashboards.py", "rules-test.yaml")]
+        self.assertEqual(packed, {f"ebb/{name}": (FOLDER / name).read_bytes() for name in wanted})
 
 
 if __name__ == "__main__":
