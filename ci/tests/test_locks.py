@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -78,6 +79,18 @@ def is_allowed(licence: str) -> bool:
 
 
 class Dependencies(unittest.TestCase):
+    def test_locks_of_other_workspaces_have_what_our_crates_need(self):
+        command = ["cargo", "metadata", "--no-deps", "--format-version", "1"]
+        answer = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        needed = {package["name"]: {it["name"] for it in package["dependencies"] if it["kind"] != "dev" and not it["optional"]}
+                  for package in json.loads(answer.stdout)["packages"]}
+        listed = subprocess.run(["git", "ls-files", "*/Cargo.lock"], cwd=ROOT, check=True, capture_output=True, text=True)
+        for lock in listed.stdout.split():
+            for package in tomllib.loads((ROOT / lock).read_text())["package"]:
+                if "source" not in package and (wanted := needed.get(package["name"])):
+                    found = {it.split()[0] for it in package.get("dependencies", [])}
+                    self.assertLessEqual(wanted, found, f"{lock}: cargo update --workspace in its folder")
+
     def test_crates_are_from_the_registry(self):
         self.assertEqual([it["id"] for it in packages() if it["source"] != REGISTRY], [])
 
