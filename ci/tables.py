@@ -215,19 +215,18 @@ def best_peer(row: dict[str, str]) -> tuple[float, str] | None:
     return min(peers, default=None)
 
 
-def measured(*kinds: str) -> str:
-    """Command, date and machine of each kind, and ebbmalloc's commit."""
-    parts = []
-    for kind in kinds:
+def sources_table() -> str:
+    """Command, date, machine and ebbmalloc's commit of each kind that has a row above."""
+    rows = []
+    places = set()
+    for kind in ("return", "speed", "instructions", "generator", "scale", "python", "python-start", "pyperformance"):
         result = result_of(kind)
         machine = result["machine"]
         commit = re.search(r"commit (\w+)", result["allocators"].get(OURS, ""))
-        place = f"{machine['cpus_usable']} cores of {processor_of(machine['cpu'])}, Linux {machine['kernel']}"
+        places.add(f"{machine['cpus_usable']} cores of {processor_of(machine['cpu'])}, Linux {machine['kernel']}")
         link = f"[{kind}](benches/results/{kind}.json)"
-        parts.append(
-            f"{link}: `{result['command']}`, {result['date']}, {place}" + (f", commit {commit.group(1)}" if commit else "")
-        )
-    return "\n" + ". ".join(parts) + ".\n"
+        rows.append([link, f"`{result['command']}`", result["date"], commit.group(1) if commit else ""])
+    return markdown(["kind", "command", "date", "commit"], rows, left=4) + f"\n{'; '.join(sorted(places))}.\n"
 
 
 def lost_table() -> str:
@@ -252,7 +251,7 @@ def lost_table() -> str:
             if label not in ("most", "geometric mean of 30") and value(row[column]) >= LOST:
                 rows.append(["pyperformance", label, f"{name} over `python:off`", row[column], ""])
     head = ["kind", "row", "figure", "ebbmalloc", "best peer"]
-    return markdown(head, rows, left=3) + measured("return", "speed", "scale", "python-start", "pyperformance")
+    return markdown(head, rows, left=3)
 
 
 def memory_table() -> str:
@@ -264,7 +263,7 @@ def memory_table() -> str:
         if all(value(cell) is not None for cell in row.values()):
             rows.append([label, *(median(cell) for cell in row.values()), median(bounds[label][OURS])])
             names = list(row)
-    return markdown(["MiB", *names, "bound"], rows) + measured("return")
+    return markdown(["MiB", *names, "bound"], rows)
 
 
 def time_table() -> str:
@@ -284,7 +283,7 @@ def time_table() -> str:
         "instructions of malloc",
         "of free",
     ]
-    return markdown(head, rows) + measured("speed", "instructions")
+    return markdown(head, rows)
 
 
 # Kind, beginning of the table's title, row, what the figure is.
@@ -318,7 +317,7 @@ def further_table() -> str:
         cells = (row.get(name, "") for name in ("glibc", "jemalloc-new-1s", "mimalloc-3", OURS))
         rows.append([what, *(median(cell) for cell in cells)])
     head = ["figure", "glibc", "jemalloc, decay 1 s", "mimalloc 3", OURS]
-    return markdown(head, rows) + measured("generator", "scale", "python", "python-start")
+    return markdown(head, rows)
 
 
 # --- Hosts
@@ -368,6 +367,7 @@ NAMES: dict[str, Callable[..., str]] = {
     "memory": memory_table,
     "time": time_table,
     "further": further_table,
+    "sources": sources_table,
     "hosts": hosts_table,
 }
 

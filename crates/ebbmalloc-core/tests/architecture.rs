@@ -111,7 +111,7 @@ fn every_test_that_holds_a_contract_exists() {
         texts.iter().any(|text| written.iter().any(|written| text.contains(written)))
     };
     let page = fs::read_to_string(root().join("docs/contracts.md")).unwrap();
-    let rows: Vec<_> = page.lines().filter(|line| line.matches(" | ").count() == 2).collect();
+    let rows: Vec<_> = page.lines().filter(|line| line.matches(" | ").count() == 1).collect();
     assert!(rows.len() > 30, "only {} clauses", rows.len());
     for row in rows.iter().filter(|row| !row.starts_with("clause |")) {
         let names = quoted(row.rsplit(" | ").next().unwrap());
