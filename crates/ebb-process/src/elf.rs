@@ -292,7 +292,7 @@ where
         let size: u64 = segment.p_filesz(endian).into();
         let within = address.checked_sub(start).filter(|&within| within < size)?;
         let offset: u64 = segment.p_offset(endian).into();
-        Some(offset + within)
+        offset.checked_add(within)
     })
 }
 

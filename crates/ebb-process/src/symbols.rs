@@ -315,7 +315,7 @@ fn lines<'data>(object: &impl Object<'data>) -> Option<Context<Slice>> {
     object.section_by_name(".debug_info")?;
     let sections =
         object.sections().filter(|it| it.name().is_ok_and(|it| it.starts_with(".debug_")));
-    if sections.map(|it| it.size()).sum::<u64>() > MOST_DEBUG_BYTES {
+    if sections.fold(0u64, |sum, it| sum.saturating_add(it.size())) > MOST_DEBUG_BYTES {
         return None;
     }
     let endian = match object.is_little_endian() {

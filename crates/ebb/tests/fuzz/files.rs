@@ -1,7 +1,11 @@
 //! The parsers of files on mutated texts of this repository: what `ebb` reads because a user named it.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
 
 use ebb_allocators::Allocator;
 use ebb_deploy::check::declared::{self, Kind};
@@ -9,10 +13,14 @@ use ebb_deploy::check::dockerfile::Stages;
 use ebb_deploy::fix::{
     Desired, compose, dockerfile, kubernetes, procfile, script, supervisor, unit,
 };
+use ebb_process::cgroup::Place;
+use ebb_process::profile::{Location, Module, Profile, Stack, Sum};
 use ebb_process::record::Record;
-use ebb_process::recording;
 use ebb_process::snapshot::{Process, Snapshot};
+use ebb_process::symbols::Line;
+use ebb_process::{elf, pprof, recording};
 use ebb_report::diagnosis::Form;
+use ebb_report::profile::Shown;
 use ebb_trial::results::Trial;
 use ebb_trial::workload::Workload;
 use fastrand::Rng;
@@ -67,9 +75,13 @@ fn texts(folder: &str, ends: &[&str]) -> Vec<String> {
     found
 }
 
-/// A text with parts removed, doubled, taken from another, or replaced by words that do harm.
 fn mutated(random: &mut Rng, texts: &[String]) -> String {
-    let mut text = texts[random.usize(..texts.len())].clone().into_bytes();
+    String::from_utf8_lossy(&mutated_bytes(random, texts)).into_owned()
+}
+
+/// A text with parts removed, doubled, taken from another, or replaced by words that do harm.
+pub fn mutated_bytes<T: AsRef<[u8]>>(random: &mut Rng, texts: &[T]) -> Vec<u8> {
+    let mut text = texts[random.usize(..texts.len())].as_ref().to_vec();
     for _ in 0..random.usize(1..8) {
         let at = random.usize(..=text.len());
         let most = 1 << random.u32(1..8);
@@ -81,7 +93,7 @@ fn mutated(random: &mut Rng, texts: &[String]) -> String {
                 text.splice(at..at, part);
             }
             2 => {
-                let other = texts[random.usize(..texts.len())].as_bytes();
+                let other = texts[random.usize(..texts.len())].as_ref();
                 let from = random.usize(..=other.len());
                 let part = &other[from..(from + random.usize(..200)).min(other.len())];
                 text.splice(at..to, part.iter().copied());
@@ -101,7 +113,7 @@ fn mutated(random: &mut Rng, texts: &[String]) -> String {
             _ => drop(text.splice(at..at, WORDS[random.usize(..WORDS.len())].bytes())),
         }
     }
-    String::from_utf8_lossy(&text).into_owned()
+    text
 }
 
 fn desired() -> Desired {
@@ -203,5 +215,152 @@ fn workloads() {
     let texts = texts("workloads", &["workload.toml"]);
     crate::fuzz("workload.toml", |random| {
         let _ = Workload::from_text(&mutated(random, &texts), "/".into());
+    });
+}
+
+#[test]
+fn profiles_of_pprof() {
+    let line = |name: &str| Line { function: name.into(), file: Some("a.c".into()), line: 7 };
+    let lines = vec![line("inner"), line("outer")];
+    let sum = Sum { bytes: 4096.0, objects: 2.0 };
+    let profile = Profile {
+        interval: 1 << 19,
+        stacks: vec![Stack { locations: vec![0], allocated: sum, live: sum, ..Stack::default() }],
+        locations: vec![Location { address: 0x1010, module: Some(0), lines }],
+        modules: vec![Module { file: "a".into(), start: 0x1000, end: 0x2000, ..Module::default() }],
+        ..Profile::default()
+    };
+    let packed = pprof::write(&profile, None, 1);
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut plain).expect("gzip");
+    let texts = [plain.clone(), plain, packed];
+    crate::fuzz("profiles of pprof", |random| {
+        if let Ok(profile) = pprof::read(&mutated_bytes(random, &texts)) {
+            let _ = ebb_report::profile::render(&profile, Shown::Live, 80);
+            drop(pprof::write(&profile, None, 1));
+        }
+    });
+}
+
+#[test]
+fn programs_and_libraries() {
+    let folder = in_memory();
+    let code = "void *malloc(unsigned long); int main(void) { return !malloc(1); }";
+    let texts = [&["-g"][..], &["-g", "-m32", "-c"], &["-shared", "-fPIC", "-Wl,-soname,a.so"]]
+        .map(|flags| fs::read(harness::compile(&folder, "cc", "a", code, flags)).expect("a file"));
+    let file = folder.path().join("b");
+    crate::fuzz("programs and libraries", |random| {
+        fs::write(&file, elf_mutated(random, &texts)).expect("a file");
+        if let Ok(elf) = elf::Elf::read(&file) {
+            let _ = elf::libc_of(&elf);
+        }
+        let _ = elf::data_symbol(&file, &["environ"]);
+        let _ = elf::exports(&file, &["malloc"]);
+    });
+}
+
+/// A folder on no disk: each input writes files.
+pub fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").expect("a temporary folder")
+}
+
+/// Most of an ELF file is code, which no reader looks at: its head, tables and names are changed.
+pub fn elf_mutated(random: &mut Rng, texts: &[Vec<u8>]) -> Vec<u8> {
+    let mut text = texts[random.usize(..texts.len())].clone();
+    let tables = text.get(40..48).map_or(0, |it| u64::from_ne_bytes(it.try_into().expect("8")));
+    for _ in 0..random.usize(1..8) {
+        let (from, most) = match random.u8(..4) {
+            0 => (0, 64),
+            1 => (64, 1000),
+            2 => (tables as usize, text.len()),
+            _ => (0, text.len()),
+        };
+        let at = random.usize(from.min(text.len() - 8)..most.min(text.len() - 7));
+        let bytes = match random.u8(..4) {
+            0 => random.u64(..).to_ne_bytes(),
+            1 => (1u64 << random.u8(..64)).to_ne_bytes(),
+            2 => (u64::MAX - random.u64(..64)).to_ne_bytes(),
+            _ => random.u64(..text.len() as u64).to_ne_bytes(),
+        };
+        let count = 1 << random.u8(..4);
+        text[at..at + count].copy_from_slice(&bytes[..count]);
+    }
+    text.truncate(if random.u8(..8) == 0 { random.usize(..text.len()) } else { text.len() });
+    text
+}
+
+#[test]
+fn files_of_cgroups() {
+    let folder = in_memory();
+    let texts = [
+        "18446744073709551615\n",
+        "max\n",
+        "anon 4096\nfile 8192\nshmem 0\nslab 12\ntotal_rss 4096\ntotal_cache 9223372036854771712\n",
+        "low 0\nhigh 7\nmax 3\noom_kill 1\noom_kill_disable 0\n",
+        "some avg10=0.00 avg60=12.50 avg300=1.00 total=55\nfull avg10=0 avg60=1 avg300=2 total=3\n",
+        "usage_usec 5\nnr_throttled 4\nthrottled_usec 77\nthrottled_time 88\n",
+        "1\n4194304\n-1\n",
+    ];
+    let names = "memory.current memory.max memory.high memory.peak memory.swap.current memory.stat memory.events \
+                 memory.pressure memory.oom_control memory.usage_in_bytes memory.limit_in_bytes memory.failcnt \
+                 memory.max_usage_in_bytes memory.memsw.usage_in_bytes memory.kmem.usage_in_bytes cpu.stat cgroup.procs";
+    let names: Vec<&str> = names.split_whitespace().collect();
+    crate::fuzz("files of cgroups", |random| {
+        for _ in 0..4 {
+            let name = names[random.usize(..names.len())];
+            let text = mutated_bytes(random, &texts);
+            fs::write(folder.path().join(name), text).expect("a file");
+        }
+        let (mount, cpu) = (folder.path().to_owned(), Some(folder.path().to_owned()));
+        let place = Place { version: random.u8(1..3), folder: mount.clone(), mount, cpu };
+        let _ = place.read();
+        let _ = (place.oom_kills(), place.throttled_s(), place.limit_bytes());
+    });
+}
+
+/// `ebb fleet` asks a server that answers with anything. Each input is a process.
+#[test]
+fn answers_of_prometheus() {
+    let series = |values: &str| {
+        format!(
+            r#"{{"status":"success","data":{{"resultType":"matrix","result":[{{"metric":{{"node":"n","namespace":"d","pod":"a-7f-b","container":"c","container_id":"containerd://0a"}},{values}}}]}}}}"#
+        )
+    };
+    let texts = [
+        series(r#""values":[[1700000000,"1e9"],[1700000060.5,"NaN"],[1700000120,"+Inf"]]"#),
+        series(r#""value":[1700000000,"12345678"]"#),
+        r#"{"status":"success","data":[{"pod":"a","node":"n"}]}"#.to_owned(),
+        r#"{"status":"error","error":"query timed out"}"#.to_owned(),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    let (send, receive) = channel::<u64>();
+    thread::spawn(move || {
+        let mut random = Rng::with_seed(0);
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            if let Some(seed) = receive.try_iter().last() {
+                random = Rng::with_seed(seed);
+            }
+            let _ = stream.read(&mut [0; 8192]);
+            let status = [200, 200, 200, 200, 500, 302][random.usize(..6)];
+            let body = if random.u8(..4) == 0 {
+                texts[random.usize(..texts.len())].clone().into_bytes()
+            } else {
+                mutated_bytes(&mut random, &texts)
+            };
+            let head = format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(&[head.into_bytes(), body].concat());
+        }
+    });
+    crate::fuzz("answers of Prometheus", |random| {
+        send.send(random.u64(..)).expect("the server");
+        let verb = ["rank", "watch-list"][random.usize(..2)];
+        let command = format!("fleet {verb} --prometheus {address} --for 1h");
+        let done = harness::Finished::by(harness::ebb().args(harness::words(&command)));
+        assert!(done.code.is_some_and(|code| code < 100), "{}", done.all());
     });
 }

@@ -4,13 +4,19 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use ebb_inspect::core_file::find_layout;
+use ebb_inspect::ebbmalloc::explain::Explainer;
+use ebb_inspect::ebbmalloc::profile;
 use ebb_inspect::{Heap, Target, Unsupported, glibc, jemalloc, mimalloc, musl, tcmalloc};
-use ebb_process::{Counters, heap, python};
+use ebb_process::symbols::Symbols;
+use ebb_process::{Counters, heap, jvm, python};
 use fastrand::Rng;
 use nix::sys::signal::Signal;
 use test_needs::needs;
 
+use crate::files;
 use crate::harness::{self, Subject};
 
 /// Small and large blocks of several threads, half of them freed.
@@ -215,4 +221,90 @@ fn places_of_the_loader() {
             let _ = ebb_inject::Function::malloc_trim(&opened);
         });
     });
+}
+
+/// Blocks of a heap as `ebb explain` finds them, and the stacks of its profile with their names.
+#[test]
+fn blocks_and_stacks_of_ebbmalloc() {
+    let (_folder, program) = built("cc");
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", harness::ebbmalloc()).env("EBB_CONF", "prof:true,lg_prof_sample:14");
+    let target = Mutated::new(Subject::start(&mut command));
+    let pid = target.subject.id.cast_signed();
+    let counters = Counters::default();
+    let open = || Target::open(pid).expect("it lives");
+    let mappings = open().mappings().expect("mappings");
+    let switch = counters.switch(pid).expect("its profile");
+    let (layout, _) = find_layout(open().memory(), &mappings).expect("a layout");
+    crate::fuzz("blocks and stacks of ebbmalloc", |random| {
+        let addresses: Vec<u64> = (0..20).map(|_| target.place(random)).collect();
+        target.each(random, || {
+            let opened = open();
+            if let Ok(explainer) = Explainer::new(opened.memory(), &mappings, &layout) {
+                addresses.iter().for_each(|&at| drop(explainer.find(at)));
+            }
+            let stacks = profile::state(opened.memory(), switch)
+                .and_then(|it| profile::read(opened.memory(), it.table));
+            drop(stacks);
+        });
+    });
+}
+
+/// What a process has mapped, or left in /tmp: debug information, a map of compiled functions, counters of Java.
+#[test]
+fn files_of_a_process() {
+    let folder = files::in_memory();
+    let library =
+        harness::compile(&folder, "cc", "a.so", PROGRAM, &["-g", "-O1", "-shared", "-fPIC"]);
+    let whole = [std::fs::read(&library).expect("a file")];
+    std::fs::create_dir(folder.path().join("hsperfdata_a")).expect("a folder");
+    let java = folder.path().join("hsperfdata_a/7");
+    let counters = [java_counters()];
+    std::fs::write(&java, &counters[0]).expect("a file");
+    let code = format!(
+        "import mmap\nfiles = [open(name, 'r+b') for name in ({library:?}, {java:?})]\n\
+         kept = [mmap.mmap(file.fileno(), 0, prot=prot) for file, prot in zip(files, (5, 3))]\n\
+         print('ready', flush=True)\nimport sys; sys.stdin.read()"
+    );
+    let subject = Subject::python(&code);
+    let pid = subject.id.cast_signed();
+    let map = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+    let maps = ["7f0000000000 40 a\n0x7f0000000040 ffffffffffffffff b c\n7f0000000040 1 d\n"];
+    let target = Arc::new(Target::open(pid).expect("it lives"));
+    let mapped = target.mappings().expect("mappings").into_iter();
+    let mapped = mapped.filter(|it| it.file().is_some_and(|file| file == library));
+    let mapped = mapped.map(|it| (it.start, it.end)).next().expect("the library");
+    let process = procfs::process::Process::new(pid).expect("it lives");
+    let smaps = ebb_process::mappings::read(&process).expect("mappings");
+    crate::fuzz("files of a process", |random| {
+        std::fs::write(&library, files::elf_mutated(random, &whole)).expect("a file");
+        std::fs::write(&map, files::mutated_bytes(random, &maps)).expect("a file");
+        let mut bytes = files::mutated_bytes(random, &counters);
+        bytes.resize(4096, 0);
+        std::fs::write(&java, bytes).expect("a file");
+        let _ = jvm::heap(&process, &smaps);
+        if let Ok(mut symbols) = Symbols::of(&target) {
+            for _ in 0..20 {
+                let _ = symbols.at(random.u64(mapped.0..mapped.1));
+                let _ = symbols.at(0x7f_0000_0000 << 8 | random.u64(..128));
+            }
+        }
+    });
+    let _ = std::fs::remove_file(map);
+}
+
+/// Two counters in the form of `hsperfdata`.
+fn java_counters() -> Vec<u8> {
+    let mut file = vec![0; 32];
+    file[..6].copy_from_slice(&[0xca, 0xfe, 0xc0, 0xc0, 1, 2]);
+    file[24] = 32;
+    file[28] = 2;
+    for name in ["sun.gc.generation.0.capacity", "sun.gc.generation.0.space.0.used"] {
+        let mut entry = vec![0; 72];
+        (entry[0], entry[4], entry[12], entry[16]) = (72, 20, b'J', 64);
+        entry[20..20 + name.len()].copy_from_slice(name.as_bytes());
+        entry[66] = 1;
+        file.extend(entry);
+    }
+    file
 }
