@@ -3,6 +3,7 @@
 //!
 //! `cargo test` does a second of each. `EBB_FUZZ_SECONDS` sets the time; `EBB_FUZZ_RECORD=1` adds it to `fuzz/totals.tsv`,
 //! and the next run goes on from there: input N of a target follows from its name and N. `EBB_FUZZ_INPUT=N` repeats one.
+//! Totals are right with `-- --test-threads=1`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 
 #[path = "../harness/mod.rs"]
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
 /// CPU time of one input.
@@ -28,8 +31,12 @@ const INPUT_WITHIN: Duration = Duration::from_secs(20);
 /// Of these an hour is too many to print.
 const MOST_FINDINGS: usize = 10;
 
+/// CPU time of this test, and of the programs that tests have started.
 fn cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock").into()
+    let own: Duration = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock").into();
+    let programs = getrusage(UsageWho::RUSAGE_CHILDREN).expect("a figure");
+    let programs = [programs.user_time(), programs.system_time()];
+    own + programs.map(|it| Duration::from_micros(it.num_microseconds() as u64)).iter().sum()
 }
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {

@@ -1,7 +1,9 @@
 //! How many of 116 programs that misuse the heap are ended before they are done: by default, and in strict mode. The rows
 //! are those of mimalloc-bench's `bench/security`, written anew (`programs/misuse.c`), and some of our own.
 
-use super::harness::Run;
+use std::os::unix::process::ExitStatusExt;
+
+use super::harness::{Run, scaled};
 
 const SIZES: [&str; 3] = ["8", "4096", "262144"];
 
@@ -141,6 +143,26 @@ fn strict_mode_ends_with_one_line() {
         let line = outcome.stderr.strip_suffix("; aborting\n").unwrap_or_default();
         let is_one = line.starts_with("ebbmalloc: ") && !line.contains('\n');
         assert!(is_one, "{}", outcome.describe());
+    }
+}
+
+/// What the program does by mistake, amid random requests.
+const PLANTED: [&str; 7] =
+    ["double_free", "invalid", "interior", "mismatch", "overflow", "underflow", "write_after_free"];
+
+#[test]
+fn a_misuse_amid_random_requests_ends_with_its_words() {
+    let seeds: u32 = scaled("8", "400").parse().unwrap();
+    for (kind, seed) in PLANTED.iter().flat_map(|kind| (0..seeds).map(move |seed| (kind, seed))) {
+        let program = format!("misuse planted_{kind} {seed}");
+        let outcome = Run::program(&program).env("EBB_CONF", "check:strict").run();
+        let expected = outcome.stdout.lines().find_map(|line| line.strip_prefix("expected "));
+        let signal = outcome.status.and_then(|status| status.signal());
+        let is_so = |words: &str| match words {
+            "SIGSEGV" => signal == Some(11),
+            _ => signal == Some(6) && outcome.stderr.contains(words),
+        };
+        assert!(expected.is_some_and(|it| it.split('|').any(is_so)), "{}", outcome.describe());
     }
 }
 

@@ -245,21 +245,37 @@ mod tests {
     }
 
     #[test]
-    fn aligned_classes_are_aligned_and_large_alignments_are_refused() {
-        for log2 in 0..=17 {
-            let align = 1usize << log2;
-            for size in (0..=SMALL_MAX).step_by(7) {
-                match class_aligned(size, align) {
-                    Some(class) => {
-                        let slot = CLASS[class].size as usize;
-                        assert!(slot >= size && slot.is_multiple_of(align));
-                    }
-                    None => assert!(align > SMALL_MAX),
-                }
+    fn aligned_classes_are_the_smallest_and_large_alignments_are_refused() {
+        for align in (0..=17).map(|log2| 1usize << log2) {
+            for size in 0..=SMALL_MAX {
+                let fits = |class: &usize| {
+                    let slot = CLASS[*class].size as usize;
+                    slot >= size && slot.is_multiple_of(align)
+                };
+                let from = class_of(size);
+                assert_eq!(
+                    class_aligned(size, align),
+                    (from..=CLASSES).find(fits),
+                    "{size} {align}"
+                );
             }
         }
     }
 
+    /// The number of granules never falls as the size grows, so the two sizes at each step speak for those between.
+    #[test]
+    fn granules_hold_what_is_larger_than_one_fewer() {
+        let counts =
+            (1..1 << 16).chain((16..31).flat_map(|log2| [-1, 0, 1].map(|it| (1 << log2) + it)));
+        for count in counts {
+            let bytes = count as usize * GRANULE;
+            assert_eq!(granules_for(bytes), count as u32);
+            assert_eq!(granules_for(bytes + 1), count as u32 + 1);
+        }
+        assert_eq!((granules_for(0), granules_for(BLOCK_MAX)), (1, 1 << 31));
+    }
+
+    /// A class follows from the three highest bits of the size less one: it is that of all sizes between two that share them.
     #[test]
     fn a_class_holds_what_is_larger_than_the_one_before() {
         assert_eq!(large_class_size(0), 80 << 10);

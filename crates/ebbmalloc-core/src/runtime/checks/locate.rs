@@ -98,19 +98,19 @@ fn in_slab(place: Place, slot: usize) -> Found {
 /// A large block begins at `start`, in the same granule as the address.
 unsafe fn in_large(place: Place, start: usize) -> Found {
     let page = HEAP.os.page_bytes();
+    let may_begin = place.block - start >= TAG
+        && place.block - start <= page.max(place.block & place.block.wrapping_neg())
+        && place.block.is_multiple_of(QUANTUM);
     // SAFETY: the tag lies in the first two pages, and so do all that can be.
     unsafe {
-        if place.block - start >= TAG
-            && place.block - start <= page.max(place.block & place.block.wrapping_neg())
-            && place.block.is_multiple_of(QUANTUM)
-            && let Some((tag, state)) = place.read()
-        {
+        if may_begin && let Some((tag, state)) = place.read() {
             return Found::Tagged(place, tag, state);
         }
-        let others = (start + TAG..=start + page).step_by(QUANTUM).map(Place::at);
-        others
-            .filter_map(|other| Some((other, other.read()?.0)))
-            .next()
-            .map_or(Found::Nothing, |(other, tag)| Found::Inside(other, tag))
+        let mut others = (start + TAG..=start + page).step_by(QUANTUM).map(Place::at);
+        match others.find_map(|other| Some((other, other.read()?.0))) {
+            Some((other, tag)) => Found::Inside(other, tag),
+            None if may_begin && !place.is_blank() => Found::Broken,
+            None => Found::Nothing,
+        }
     }
 }

@@ -45,6 +45,39 @@ fn pages_and_slots_agree_for_every_class_and_page_size() {
     }
 }
 
+/// All pairs of a first and a last bit; between them the pages are those of each slot, or of every slot.
+#[test]
+fn words_of_slots_have_the_pages_of_their_slots_and_the_other_way_round() {
+    for shape in [12, 14, 16].into_iter().flat_map(shapes) {
+        for index in 0..shape.words() {
+            let count = (shape.slots() as usize - index * 64).min(64);
+            let pages = |bit: usize| shape.pages_of_slot(index * 64 + bit);
+            for first in 0..count {
+                let mut all = pages(first);
+                for last in first..count {
+                    all |= pages(last);
+                    let between = mask(u32_of(first), u32_of(last - first + 1));
+                    assert_eq!(shape.pages_of_slots(index, between), all, "{shape:?} {index}");
+                    let ends = 1 << first | 1 << last;
+                    let expected = pages(first) | pages(last);
+                    assert_eq!(shape.pages_of_slots(index, ends), expected, "{shape:?} {index}");
+                }
+            }
+            let whole = (0..count).fold(0, |sum, bit| sum | pages(bit));
+            assert_eq!(shape.pages_of_word(index), whole, "{shape:?} {index}");
+            for page in 0..shape.pages() {
+                let touching = |bit: usize| (pages(bit) >> page & 1) << bit;
+                let expected = (0..count).fold(0, |sum, bit| sum | touching(bit));
+                assert_eq!(shape.slots_of_word(index, 1 << page), expected, "{shape:?} {index}");
+            }
+        }
+    }
+    for (first, count) in (0..70).flat_map(|first| (0..70).map(move |count| (first, count))) {
+        let wide = ((1u128 << count) - 1) << first.min(64);
+        assert_eq!(mask(first, count), wide as u64 & if first < 64 { u64::MAX } else { 0 });
+    }
+}
+
 #[test]
 fn runs_of_bits_across_words_are_seen_whole() {
     let bitmap = [u64::MAX << 60, u64::MAX, 1];
