@@ -1,9 +1,10 @@
 //! How many of 116 programs that misuse the heap are ended before they are done: by default, and in strict mode. The rows
 //! are those of mimalloc-bench's `bench/security`, written anew (`programs/misuse.c`), and some of our own.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
-use super::harness::{Run, scaled};
+use super::harness::{Run, Scratch, scaled};
 
 const SIZES: [&str; 3] = ["8", "4096", "262144"];
 
@@ -164,6 +165,36 @@ fn a_misuse_amid_random_requests_ends_with_its_words() {
         };
         assert!(expected.is_some_and(|it| it.split('|').any(is_so)), "{}", outcome.describe());
     }
+}
+
+#[test]
+fn details_go_to_the_file_that_is_named_and_through_no_link() {
+    let folder = Scratch::new();
+    let report = |program: &str, settings: &str| {
+        let path = folder.path().join("%p").display().to_string();
+        let settings = format!("{settings}report_file:{path}");
+        Run::program(program).env("EBB_CONF", settings).run().killed_by(6);
+        let file = fs::read_dir(folder.path()).unwrap().next().expect("a report").unwrap().path();
+        let text = fs::read_to_string(&file).unwrap();
+        fs::remove_file(file).unwrap();
+        text
+    };
+    let strict = report("misuse free_again 100", "check:strict,");
+    for part in
+        ["double free of 0x", "\ncalled at:\n", " misuse+0x", "slot of ", "block 0x", ", freed\n"]
+    {
+        assert!(strict.contains(part), "{part}: {strict}");
+    }
+    let sampled = report("guarded freed_again", "");
+    for part in ["\ncalled at:\n", "\nallocated at:\n  guarded+0x", "\nfreed at:\n  guarded+0x"] {
+        assert!(sampled.contains(part), "{part}: {sampled}");
+    }
+    let other = folder.file("other", "");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    let settings = format!("check:strict,report_file:{}", link.display());
+    Run::program("misuse free_again 100").env("EBB_CONF", settings).run().killed_by(6);
+    assert_eq!(fs::read_to_string(other).unwrap(), "");
 }
 
 #[test]

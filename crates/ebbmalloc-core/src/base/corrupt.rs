@@ -1,7 +1,11 @@
 //! The corruption abort: one clear line, then SIGABRT. Called by every layer that finds that the
 //! program broke the allocator's contract; the allocator never continues from there.
 
+use super::exact::usize_of;
 use crate::os::Os;
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +40,35 @@ pub fn corruption<O: Os>(os: &O, what: Corruption, address: usize) -> ! {
     line.push(b"ebbmalloc: ");
     line.push(what.text());
     line.push_hex(address);
+    end(os, line, address)
+}
+
+/// What is done with a line about an address, and where.
+pub type Listener = fn(&[u8], usize);
+
+/// The function that [`listen`] named, or null. Relaxed: written at boot, before there are blocks to misuse.
+static LISTENER: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Before the process ends, `listener` gets the line.
+pub fn listen(listener: Listener) {
+    LISTENER.store(listener as *mut (), Ordering::Relaxed);
+}
+
+/// Writes the line, which is about `address`, and ends the process.
+#[cold]
+#[inline(never)]
+pub fn end<O: Os>(os: &O, mut line: Line, address: usize) -> ! {
     line.push(b"; aborting\n");
     os.write_stderr(line.bytes());
+    let listener = LISTENER.load(Ordering::Relaxed);
+    if !listener.is_null() {
+        // SAFETY: `listen` alone writes the word, from a function of this type.
+        unsafe { transmute::<*mut (), Listener>(listener)(line.bytes(), address) };
+    }
     os.abort()
 }
 
-/// A line of text built without the heap; what does not fit is cut.
+/// A line of text built without the heap; what does not fit is cut. No function is inlined: there are many lines, all rare.
 pub struct Line {
     text: [u8; 256],
     len: usize,
@@ -49,44 +76,38 @@ pub struct Line {
 
 impl Line {
     /// An empty line.
+    #[inline(never)]
     pub const fn new() -> Self {
         Self { text: [0; 256], len: 0 }
     }
 
     /// Appends bytes.
+    #[inline(never)]
     pub fn push(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            if let Some(slot) = self.text.get_mut(self.len) {
-                *slot = byte;
-                self.len += 1;
-            }
+        for (place, &byte) in self.text[self.len..].iter_mut().zip(bytes) {
+            *place = byte;
         }
+        self.len = self.text.len().min(self.len + bytes.len());
     }
 
     /// Appends a number in hexadecimal with `0x`.
     pub fn push_hex(&mut self, value: usize) {
         self.push(b"0x");
-        let digits = (usize::BITS - value.leading_zeros()).div_ceil(4).max(1);
-        for digit in (0..digits).rev() {
-            let nibble = (value >> (digit * 4)) & 15;
-            self.push(&b"0123456789abcdef"[nibble..=nibble]);
-        }
+        self.push_digits(value as u64, 16);
     }
 
     /// Appends a number in decimal.
     pub fn push_decimal(&mut self, value: u64) {
-        let mut digits = [0u8; 20];
-        let mut at = digits.len();
-        let mut rest = value;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
+        self.push_digits(value, 10);
+    }
+
+    #[inline(never)]
+    fn push_digits(&mut self, value: u64, base: u64) {
+        if value >= base {
+            self.push_digits(value / base, base);
         }
-        self.push(&digits[at..]);
+        let digit = usize_of(value % base);
+        self.push(&b"0123456789abcdef"[digit..=digit]);
     }
 
     /// What has been written.

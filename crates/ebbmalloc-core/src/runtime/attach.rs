@@ -9,7 +9,7 @@ use super::purger::purger::PURGER;
 use super::state::{State, any_observer, keep_observer};
 use super::thread::observe;
 use super::tls::thread_number;
-use super::{fork, mechanisms, publish, settings};
+use super::{fork, mechanisms, publish, report_file, settings};
 use crate::cache::cache::Cache;
 use crate::os::Os;
 use core::ptr::NonNull;
@@ -41,6 +41,7 @@ fn boot() {
     // Not in the purger: a descriptor opened there could be the one that the program expects.
     HEAP.os.prepare_scarce();
     publish::open_file();
+    report_file::listen();
 }
 
 /// Gives the calling thread a cache. Without memory for one it goes on without.

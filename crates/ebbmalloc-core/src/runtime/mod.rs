@@ -29,6 +29,7 @@ mod interval;
 mod profile;
 mod publish;
 mod purger;
+mod report_file;
 mod sandbox;
 
 // The slow path, which boots the process and attaches threads.

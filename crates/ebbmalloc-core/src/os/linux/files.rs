@@ -10,6 +10,9 @@ use super::startup::{O_CLOEXEC, O_CREAT, close, open};
 
 const O_WRONLY: usize = 1;
 const O_TRUNC: usize = 0o1000;
+const O_APPEND: usize = 0o2000;
+const O_NONBLOCK: usize = 0o4000;
+const O_NOFOLLOW: usize = if cfg!(target_arch = "aarch64") { 0o100000 } else { 0o400000 };
 
 /// A file that is being written; closed when dropped.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub struct NewFile {
 
 impl NewFile {
     /// Writes all of `text`; false if that fails.
+    #[inline(never)]
     pub fn write(&self, text: &[u8]) -> bool {
         let mut rest = text;
         while !rest.is_empty() {
@@ -46,6 +50,13 @@ impl Linux {
     pub fn create_file(&self, path: &CStr) -> Option<NewFile> {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644).ok()?;
         Some(NewFile { descriptor })
+    }
+
+    /// Opens the file at `path` to be written to at its end, for this user alone; not through a link, and no pipe without
+    /// a reader.
+    pub fn append_to_file(&self, path: &CStr) -> Option<NewFile> {
+        const AT_END: usize = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK | O_NOFOLLOW;
+        Some(NewFile { descriptor: open(path, AT_END, 0o600).ok()? })
     }
 
     /// Calls `each` with the text of a file, in pieces of at most `room`; false if it cannot be read to

@@ -2,9 +2,8 @@
 
 use super::super::instance::HEAP;
 use super::tag::{Maker, Place, Tag};
-use crate::base::corrupt::{Corruption, Line};
+use crate::base::corrupt::{self, Corruption, Line};
 use crate::base::exact::usize_of;
-use crate::os::Os;
 use ebb_stats::guards::Record;
 
 /// How a block was freed.
@@ -17,6 +16,7 @@ pub struct Freed {
 }
 
 /// Begins a line.
+#[inline(never)]
 fn begin(words: &[&[u8]], address: usize) -> Line {
     let mut line = Line::new();
     line.push(b"ebbmalloc: ");
@@ -25,13 +25,12 @@ fn begin(words: &[&[u8]], address: usize) -> Line {
     line
 }
 
-fn end(mut line: Line) -> ! {
-    line.push(b"; aborting\n");
-    HEAP.os.write_stderr(line.bytes());
-    HEAP.os.abort()
+fn end(line: Line, address: usize) -> ! {
+    corrupt::end(&HEAP.os, line, address)
 }
 
-fn push_block(line: &mut Line, tag: &Tag) {
+/// Appends what is known of a block.
+pub fn push_block(line: &mut Line, tag: &Tag) {
     line.push_decimal(tag.size as u64);
     line.push(if tag.size == 1 { b" byte from " } else { b" bytes from " });
     line.push(tag.maker.names().0);
@@ -43,7 +42,7 @@ pub fn block(what: &[u8], place: Place, tag: &Tag) -> ! {
     let mut line = begin(&[what], place.block);
     line.push(b": ");
     push_block(&mut line, tag);
-    end(line)
+    end(line, place.block)
 }
 
 /// `function` was called with a block that was freed before.
@@ -55,7 +54,7 @@ pub fn freed(function: &[u8], place: Place, tag: &Tag) -> ! {
     let mut line = begin(&[function, b" of "], place.block);
     line.push(b", which was freed: ");
     push_block(&mut line, tag);
-    end(line)
+    end(line, place.block)
 }
 
 /// Bytes next to a block were overwritten: `side` of it.
@@ -64,13 +63,13 @@ pub fn overwritten(side: &[u8], place: Place, tag: &Tag) -> ! {
     let mut line = begin(&[b"bytes overwritten ", side, b" "], place.block);
     line.push(b": ");
     push_block(&mut line, tag);
-    end(line)
+    end(line, place.block)
 }
 
 /// The bytes right before a block were overwritten, so that nothing else is known of it.
 #[cold]
 pub fn tag_overwritten(place: Place) -> ! {
-    end(begin(&[b"bytes overwritten before "], place.block))
+    end(begin(&[b"bytes overwritten before "], place.block), place.block)
 }
 
 /// `function` was called with an address where no block is; `why` says more.
@@ -79,7 +78,7 @@ pub fn no_block(function: &[u8], address: usize, why: &[u8]) -> ! {
     let mut line = begin(&[function, b" of "], address);
     line.push(b": ");
     line.push(why);
-    end(line)
+    end(line, address)
 }
 
 /// `function` was called with an address inside a block.
@@ -93,7 +92,7 @@ pub fn inside(function: &[u8], address: usize, place: Place, tag: &Tag) -> ! {
     line.push_hex(place.block);
     line.push(b", ");
     push_block(&mut line, tag);
-    end(line)
+    end(line, address)
 }
 
 /// `address` was freed wrongly: in the page of a sampled guard, or in the one next to it.
@@ -116,11 +115,11 @@ pub fn sampled(what: Corruption, address: usize, record: &Record) -> ! {
             }
         }
     }
-    end(line)
+    end(line, address)
 }
 
 /// Where code is: the mapped file and the offset in it, else the address.
-fn push_place(line: &mut Line, address: usize) {
+pub fn push_place(line: &mut Line, address: usize) {
     let mut room = [0; 2048];
     let mut text = MapsLine { text: [0; 512], len: 0, found: None, address };
     HEAP.os.read_pieces(c"/proc/self/maps", &mut room, &mut |piece| text.read(piece));
@@ -186,5 +185,5 @@ pub fn mismatch(freed: Freed, place: Place, tag: &Tag) -> ! {
     }
     line.push(b": ");
     push_block(&mut line, tag);
-    end(line)
+    end(line, place.block)
 }

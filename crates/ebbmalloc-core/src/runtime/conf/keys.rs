@@ -85,8 +85,10 @@ pub const STATS_PRINT_OPTS: usize = 1;
 pub const STATS_INTERVAL_OPTS: usize = 2;
 /// The text of `stats_file`.
 pub const STATS_FILE: usize = 3;
+/// The text of `report_file`.
+pub const REPORT_FILE: usize = 4;
 /// How many texts there are.
-pub const TEXTS: usize = 4;
+pub const TEXTS: usize = 5;
 
 /// The default decay: ebbmalloc's own delay.
 pub const OWN_DECAY: u64 = i64::MIN.cast_unsigned();
@@ -182,50 +184,21 @@ keys! {
     Python "python" Shape::OnOff, true, Acts;
     Check "check" Choice(&[c"default", c"strict", c"off"]), 0, Acts;
     Profile "profile" Shape::OnOff, false, Acts;
+    ReportFile "report_file" Shape::Path(REPORT_FILE), 0, Acts;
 }
 
-/// Keys of jemalloc's that are accepted with any value and ignored.
-pub static IGNORED: &[&str] = &[
-    "bin_shards",
-    "calloc_madvise_threshold",
-    "debug_double_free_max_scan",
-    "disable_large_size_classes",
-    "experimental_hpa_enforce_hugify",
-    "experimental_hpa_max_purge_nhp",
-    "experimental_hpa_start_huge_if_thp_always",
-    "experimental_tcache_gc",
-    "hpa_dirty_mult",
-    "hpa_hugification_threshold",
-    "hpa_hugification_threshold_ratio",
-    "hpa_hugify_delay_ms",
-    "hpa_hugify_style",
-    "hpa_hugify_sync",
-    "hpa_min_purge_delay_ms",
-    "hpa_min_purge_interval_ms",
-    "hpa_purge_threshold",
-    "hpa_purge_threshold_ratio",
-    "hpa_sec_batch_fill_extra",
-    "hpa_sec_bytes_after_flush",
-    "hpa_sec_max_alloc",
-    "hpa_sec_max_bytes",
-    "hpa_sec_nshards",
-    "hpa_slab_max_alloc",
-    "huge_arena_pac_thp",
-    "lg_san_uaf_align",
-    "process_madvise_max_batch",
-    "prof_log",
-    "prof_pid_namespace",
-    "prof_recent_alloc_max",
-    "prof_stats",
-    "prof_sys_thread_name",
-    "prof_time_resolution",
-    "prof_unbias",
-    "san_guard_large",
-    "san_guard_small",
-    "slab_sizes",
-    "tcache_ncached_max",
-    "utrace",
-];
+/// Keys of jemalloc's that are accepted with any value and ignored, with a blank between two: a table of them takes more room.
+pub static IGNORED: &str = "\
+    bin_shards calloc_madvise_threshold debug_double_free_max_scan disable_large_size_classes \
+    experimental_hpa_enforce_hugify experimental_hpa_max_purge_nhp \
+    experimental_hpa_start_huge_if_thp_always experimental_tcache_gc hpa_dirty_mult \
+    hpa_hugification_threshold hpa_hugification_threshold_ratio hpa_hugify_delay_ms hpa_hugify_style \
+    hpa_hugify_sync hpa_min_purge_delay_ms hpa_min_purge_interval_ms hpa_purge_threshold \
+    hpa_purge_threshold_ratio hpa_sec_batch_fill_extra hpa_sec_bytes_after_flush hpa_sec_max_alloc \
+    hpa_sec_max_bytes hpa_sec_nshards hpa_slab_max_alloc huge_arena_pac_thp lg_san_uaf_align \
+    process_madvise_max_batch prof_log prof_pid_namespace prof_recent_alloc_max prof_stats \
+    prof_sys_thread_name prof_time_resolution prof_unbias san_guard_large san_guard_small slab_sizes \
+    tcache_ncached_max utrace";
 
 /// How many keys, from the first, have a mirror in `opt.*`.
 pub const MIRRORED: usize = Id::LgTcacheMax as usize;
@@ -244,7 +217,7 @@ pub fn find(name: &[u8]) -> Option<usize> {
 
 /// Whether a key of that name is accepted and ignored.
 pub fn is_ignored(name: &[u8]) -> bool {
-    IGNORED.iter().any(|key| key.as_bytes() == name)
+    IGNORED.split(' ').any(|key| key.as_bytes() == name)
 }
 
 /// The longest key that is looked at.
@@ -258,7 +231,7 @@ pub fn nearest(name: &[u8]) -> Option<&'static str> {
     let (distance, key) = KEYS
         .iter()
         .map(|key| key.name)
-        .chain(IGNORED.iter().copied())
+        .chain(IGNORED.split(' '))
         .filter(|key| key.len() <= LONGEST)
         .map(|key| (distance(name, key.as_bytes()), key))
         .min()?;

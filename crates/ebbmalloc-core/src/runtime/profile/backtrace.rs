@@ -47,6 +47,15 @@ pub(crate) fn walk(frames: &mut [usize], stacks: &mut [usize]) -> usize {
     unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames, stacks) }
 }
 
+/// The same in a thread that may be anywhere; nothing while a walk is under way, which may be its own.
+#[inline(never)]
+pub(crate) fn try_walk(frames: &mut [usize]) -> usize {
+    let here = Registers::here();
+    let Some(_guard) = LOCK.try_lock(&HEAP.os) else { return 0 };
+    // SAFETY: the lock is held; the registers are this very function's.
+    unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames, &mut []) }
+}
+
 /// In the child of a fork.
 ///
 /// # Safety

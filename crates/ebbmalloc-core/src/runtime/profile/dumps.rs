@@ -74,6 +74,7 @@ struct Name {
 }
 
 impl Name {
+    #[inline(never)]
     fn push(&mut self, text: &[u8]) {
         for &byte in text {
             if let Some(place) = self.bytes.get_mut(self.len) {
@@ -137,6 +138,7 @@ struct Writer {
 }
 
 impl Writer {
+    #[inline(never)]
     fn push(&mut self, text: &[u8]) {
         for &byte in text {
             if self.len == PIECE_BYTES {
