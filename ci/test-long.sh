@@ -3,7 +3,7 @@
 # whatever the others did; commands and results go to the screen and to target/test-long.log, without
 # this machine's paths. Status 0 if no step failed.
 #
-# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
+# A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/sanitize.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
 # ci/hosts.sh, ci/free-threaded.sh, ci/cluster.py, packages/crates.py, ci/semver.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
@@ -81,6 +81,7 @@ step EBB_LONG=1 ci/stress.sh
 step EBB_FUZZ_SECONDS=60 cargo test -p ebbmalloc-cli --test fuzz
 step ci/fuzz.sh heap 300
 step ci/fuzz.sh conf 60
+step ci/sanitize.sh
 step ci/aarch64.sh
 # The tests and examples of the crates that Rust programs use for jemalloc.
 step ci/tikv.sh
