@@ -9,6 +9,7 @@ use ebb_allocators::Allocator;
 use ebb_deploy::fix::Desired;
 use ebb_inspect::glibc::{self, Version};
 use ebb_process::heap::{HUGE_PAGES, NO_HUGE_PAGES};
+use procfs::Current;
 
 /// The note, if the file `text` with the change leaves glibc's default in force on this machine.
 pub(super) fn note(desired: &Desired, text: &str) -> Option<String> {
@@ -23,12 +24,16 @@ pub(super) fn note(desired: &Desired, text: &str) -> Option<String> {
         files.iter().flat_map(|it| [it.join("libc.so.6"), it.join(&folder).join("libc.so.6")]);
     let version = files.filter(|it| it.is_file()).find_map(|it| glibc::version_of(&it))?;
     let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
-    asks(ARCH, version, &enabled).then(|| {
-        format!(
-            "glibc {version} asks for huge pages by default, which can keep free memory resident (ebb why PID shows how much): \
-             --env {NO_HUGE_PAGES} ends that"
-        )
-    })
+    let huge = procfs::Meminfo::current().ok()?.anon_hugepages?;
+    asks(ARCH, version, &enabled).then(|| sentence(version, huge))
+}
+
+fn sentence(version: Version, huge: u64) -> String {
+    format!(
+        "glibc {version} asks for huge pages by default, which can keep free memory resident. They take {:.0} MB on this \
+         machine; ebb check PID says how much of a process's is free. --env {NO_HUGE_PAGES} ends that",
+        huge as f64 / 1e6
+    )
 }
 
 /// Whether it asks for them by default, and the kernel has some.
@@ -43,6 +48,7 @@ mod tests {
     #[test]
     fn only_newer_glibcs_on_aarch64_ask_by_default() {
         let of = |minor| Version { major: 2, minor };
+        assert!(sentence(of(43), 300_400_000).contains("They take 300 MB on this machine"));
         for (arch, minor, enabled, expected) in [
             ("aarch64", 43, "always [madvise] never\n", true),
             ("aarch64", 44, "[always] madvise never\n", true),
