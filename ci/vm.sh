@@ -11,7 +11,7 @@
 #   EBB_VM_RELEASE=trixie  Debian's release that the kernel is from; or "named", for one that knows names of anonymous
 #                          mappings, which ci/vm/kernel.sh builds, for x86-64
 #   EBB_VM_ARCH=x86_64     or aarch64, which needs EBB_VM_ROOT
-#   EBB_VM_KERNEL=         16k: Debian's kernel with pages of 16 KiB, for aarch64
+#   EBB_VM_KERNEL=         16k: Debian's kernel with pages of 16 KiB, for aarch64; 64k: of 64 KiB, which ci/vm/kernel.sh builds
 #   EBB_VM_ROOT=/          the files that the command sees: of this machine, or a folder that ci/unpack.sh -d filled; the
 #                          command's folder is / then
 #   EBB_VM_CLOCK=          instructions: time passes with the instructions of an emulated processor, and at once while all
@@ -58,8 +58,8 @@ mkdir -p "$vm"
 # Two machines may start at once.
 exec 9>"$vm/$name.lock"
 flock 9
-case $release in
-named) "$home/ci/vm/kernel.sh" "$root" ;;
+case $release${EBB_VM_KERNEL:-} in
+named | *64k) "$home/ci/vm/kernel.sh" "$root" "$arch" ;;
 *)
     "$home/ci/unpack.sh" -a "$debian" "$release" "$root" "@linux-image-$debian${EBB_VM_KERNEL:+-$EBB_VM_KERNEL}" \
         busybox-static
