@@ -54,11 +54,14 @@ def _methods(text: str, constants: dict[str, list[str]]) -> dict:
     """What the methods behind a line say: environment, wrapper, further arguments."""
     text = re.sub(r"rounds\(\d+\)\.to_string\(\)", '"1"', text)
     text = re.sub(r'scaled\(("[^"]*"), "[^"]*"\)', r"\1", text)
+    text = text.replace("soak_seconds()", '"5"')
     text = re.sub(r'shared_object\("(\w+)", &\[\]\)', r'"@\1"', text)
     found: dict = {"arguments": [], "environment": {}, "through": []}
     for method, words in re.findall(r"\.(\w+)\(((?:[^()]|\([^()]*\))*)\)", text):
         strings = re.findall(STRING, words)
         if method in ("arg", "args"):
+            if not strings:
+                raise ValueError(f"cases.rs has an argument that ci/hosts does not know: {words}")
             found["arguments"] += strings
         elif method == "env":
             found["environment"][strings[0]] = strings[1]
