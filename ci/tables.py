@@ -338,9 +338,12 @@ def hosts_table() -> str:
     cells: dict[tuple[str, str], dict[str, str]] = {}
     kernels: dict[tuple[str, str], str] = {}
     failed = []
+    builds: dict[str, list[str]] = {}
     for host in result["hosts"]:
         kind = (host["arch"], host["emulated"], host["page_bytes"])
         column = next(name for name, wanted in HOSTS.items() if wanted == kind)
+        columns = builds.setdefault(f"{host['date']}, commit {host['commit']}", [])
+        columns += [column] if column not in columns else []
         kernel = ".".join(host["kernel"].split(".")[:2])
         for libc, said in host["libcs"].items():
             row = (libc, said["version"])
@@ -353,7 +356,8 @@ def hosts_table() -> str:
         [f"{libc} {version}", kernels.get((libc, version), ""), *(cells[libc, version].get(column, "") for column in HOSTS)]
         for libc, version in sorted(cells, key=lambda row: (row[0], [int(part) for part in row[1].split(".")]))
     ]
-    told = f"`{result['command']}`, {result['date']}, {processor_of(result['machine'])}, commit {result['commit']}."
+    built = "; ".join(f"{build}: {', '.join(columns)}" for build, columns in builds.items())
+    told = f"`{result['command']}`, {processor_of(result['machine'])}. {built}."
     return markdown(["libc", "kernel", *HOSTS], rows, left=2) + "\n" + "\n".join([*failed, *([""] if failed else []), told]) + "\n"
 
 

@@ -4,7 +4,7 @@
     ci/hosts.sh [--built FOLDER] [--publish] [PATTERN]...
 
 A host is a root of Debian's packages, entered on this kernel or in a virtual machine with a kernel of Debian's (ci/vm.sh).
-PATTERN chooses hosts by name; --list prints them. Results go to target/hosts/result.json, each host's when it has ended;
+PATTERN chooses hosts by name; --list prints them. Results go to target/hosts/result.json, each host's when it has ended, next to those that were published;
 --publish also copies them to ci/hosts/result.json, from which ci/tables.py writes docs/hosts.md.
 
 --built   FOLDER/ARCH/ebb is what is tested; default target/static (make static)
@@ -244,11 +244,10 @@ def keep(file: Path, told: dict, commit: str) -> None:
         hosts = json.loads(file.read_text())["hosts"] if file.exists() else []
         order = [host.name for host in all_hosts()]
         named = {host["name"]: host for host in [*hosts, told] if host["name"] in order}
+        told |= {"date": date.today().isoformat(), "commit": commit}
         everything = {
             "command": "ci/hosts.sh",
-            "date": date.today().isoformat(),
             "machine": f"{machine.processors()}, {machine.kernel()}",
-            "commit": commit,
             "hosts": sorted(named.values(), key=lambda host: order.index(host["name"])),
         }
         file.write_text(json.dumps(everything, indent=1) + "\n")
@@ -275,6 +274,8 @@ def main() -> int:
         return 0
     TARGET.mkdir(parents=True, exist_ok=True)
     file, status = TARGET / "result.json", 0
+    if not file.exists():
+        shutil.copy(HERE / "result.json", file)
     for host in chosen:
         print(f"{host.name}", flush=True)
         try:
