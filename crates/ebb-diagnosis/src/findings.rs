@@ -224,7 +224,11 @@ fn unread_noun(snapshot: &Snapshot) -> String {
 fn managed(snapshot: &Snapshot) -> String {
     ledger::managed(&snapshot.processes).map_or(String::new(), |(committed, used)| {
         let [committed, used] = [committed, used].map(megabytes);
-        format!(" ({committed} MB committed, {used} MB in use after the last collection)")
+        let when = match snapshot.runtime() {
+            Some(Runtime::V8) => "in objects, collected or not",
+            _ => "in use after the last collection",
+        };
+        format!(" ({committed} MB committed, {used} MB {when})")
     })
 }
 

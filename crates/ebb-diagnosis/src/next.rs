@@ -36,6 +36,10 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
                 Cause::Tmpfs => "df -h -t tmpfs".to_owned(),
                 Cause::Kernel => "slabtop -o -s c".to_owned(),
                 Cause::PageCache | Cause::MappedFiles => format!("ebb snap {asked} -o before.json"),
+                Cause::Anonymous if has_v8(snapshot) => format!(
+                    "node inspect -p {pid}, then HeapProfiler.collectGarbage(): collects, and returns the rest; it opens the \
+                     inspector on 127.0.0.1:9229. --max-old-space-size limits the heap"
+                ),
                 Cause::Anonymous if can_shrink(snapshot) => format!(
                     "jcmd {pid} GC.run: collects once, after which G1, Shenandoah and ZGC return what they do not need; \
                      -Xmx limits the heap"
@@ -44,6 +48,11 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
             })
         }
     }
+}
+
+/// Whether V8's heap was read: garbage in it is not known from outside, so that a collection is worth a try.
+fn has_v8(snapshot: &Snapshot) -> bool {
+    snapshot.runtime() == Some(Runtime::V8) && ledger::managed(&snapshot.processes).is_some()
 }
 
 /// Whether much of a Java heap is resident and was not in use after the last collection.

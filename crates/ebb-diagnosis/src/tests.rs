@@ -115,6 +115,14 @@ fn a_runtimes_own_heap_is_told_apart() {
         let verdict = of(snapshot(vec![node.clone()])).verdict;
         assert!(verdict.next.as_ref().is_some_and(|it| it.starts_with(next)), "{verdict:?}");
     }
+    node.runtime = Some(Runtime::V8);
+    let verdict = of(snapshot(vec![node.clone()])).verdict;
+    assert!(verdict.next.is_some_and(|it| it.starts_with("node inspect -p 7")));
+    assert!(
+        verdict.sentence.contains("400 MB committed, 290 MB in objects"),
+        "{}",
+        verdict.sentence
+    );
     node.runtime = Some(Runtime::Cpython);
     assert_eq!(judged(node.clone()).0, VerdictKind::NotEnoughEvidence, "arenas may be free inside");
     // What a preloaded allocator maps looks like a runtime's own heap.

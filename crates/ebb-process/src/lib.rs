@@ -11,7 +11,7 @@
 //! - [`tree`], [`target`], [`follow`]: what a user names, as processes, over restarts.
 //! - [`record`], [`recording`], [`whole_file`]: one line of JSON per look, days of them in a folder; a file whole or not at all.
 //! - [`mappings`], `memory`, [`runtime`], [`pool`], [`instruments`]: mappings by kind, and what runs in them.
-//! - [`counters`], [`heap`], [`hidden`], [`python`], [`jvm`]: what its allocators, its CPython and its Java hold.
+//! - [`counters`], [`heap`], [`hidden`], [`python`], [`jvm`], [`v8`]: what its allocators, its CPython, its Java and its V8 hold.
 //! - [`profile`], [`symbols`], [`pprof`]: the heap profile of an ebbmalloc, with names, and its file.
 //! - [`cgroup`], [`limited_cgroup`], [`machine`]: its cgroup, cgroups with limits, the whole machine.
 
@@ -52,6 +52,7 @@ pub mod snapshot;
 pub mod symbols;
 pub mod target;
 pub mod tree;
+pub mod v8;
 pub mod whole_file;
 
 pub use charge::{MallocSource, Unreadable, malloc_source, maps_contain, started_malloc_source};

@@ -275,11 +275,11 @@ pub enum Runtime {
 /// What a runtime says of its own heap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Managed {
-    /// Who says so: `Java 17.0.1`.
+    /// Who says so: `Java 17.0.1`, `V8`.
     pub reader: String,
     /// Bytes that the heap may use without asking the kernel; not all of them are resident.
     pub committed: u64,
-    /// Bytes of objects after the last collection.
+    /// Bytes of objects: Java's after the last collection, V8's with garbage.
     pub used: u64,
 }
 

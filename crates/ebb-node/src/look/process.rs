@@ -17,7 +17,7 @@ use ebb_process::look::Depth;
 use ebb_process::mappings::{self, Hints};
 use ebb_process::snapshot::{Heap, Kind, Missing, Objects, Pool, Process, Runtime, Status, Work};
 use ebb_process::{
-    Counters, NotRead, Unreadable, charge, environ, heap, jvm, pool, profile, python, runtime,
+    Counters, NotRead, Unreadable, charge, environ, heap, jvm, pool, profile, python, runtime, v8,
 };
 
 /// What is remembered from one reading to the next: where counters lie, and which files were searched.
@@ -152,9 +152,11 @@ impl Reading<'_> {
                 self.process.private = Some(mappings::private(&maps));
                 self.process.runtime = runtime;
                 self.process.pool = pool::of_mappings(entry.pid, &maps);
-                if runtime == Some(Runtime::Jvm) {
-                    self.process.managed = jvm::heap(entry, &maps);
-                }
+                self.process.managed = match runtime {
+                    Some(Runtime::Jvm) => jvm::heap(entry, &maps),
+                    Some(Runtime::V8) => v8::heap(entry.pid, &maps),
+                    _ => None,
+                };
                 self.maps = Some(maps);
             }
             Err(Unreadable::Gone) => return None,

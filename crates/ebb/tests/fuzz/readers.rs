@@ -11,7 +11,7 @@ use ebb_inspect::ebbmalloc::explain::Explainer;
 use ebb_inspect::ebbmalloc::profile;
 use ebb_inspect::{Heap, Target, Unsupported, glibc, jemalloc, mimalloc, musl, tcmalloc};
 use ebb_process::symbols::Symbols;
-use ebb_process::{Counters, heap, jvm, python};
+use ebb_process::{Counters, heap, jvm, python, v8};
 use fastrand::Rng;
 use nix::sys::signal::Signal;
 use test_needs::needs;
@@ -205,6 +205,18 @@ fn cpythons() {
     crate::fuzz("reader of CPython", |random| {
         target.each(random, || drop(python::read(pid, None)))
     });
+}
+
+#[test]
+fn v8s() {
+    needs!("nodejs");
+    let code = "console.log('ready'); process.stdin.resume()";
+    let target = Mutated::new(Subject::start(Command::new("node").args(["-e", code])));
+    let pid = target.subject.id.cast_signed();
+    let process = procfs::process::Process::new(pid).expect("it lives");
+    let maps = ebb_process::mappings::read(&process).expect("mappings");
+    v8::heap(pid, &maps).expect("a heap");
+    crate::fuzz("reader of V8", |random| target.each(random, || drop(v8::heap(pid, &maps))));
 }
 
 /// What a look as a whole makes of such a process: libraries, environment, mappings.
