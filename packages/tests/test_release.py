@@ -153,7 +153,9 @@ class Release(unittest.TestCase):
             with self.subTest(number):
                 self.small(**{"dist.sh": "sleep 60"})
                 before = self.state()
-                child = self.command(sys.executable, "packages/release.py", "0.2.0", start_new_session=True)
+                # A shell's command in the background ignores SIGINT.
+                child = self.command(sys.executable, "packages/release.py", "0.2.0", start_new_session=True,
+                                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
                 while not (self.tree / "dist/half").exists():
                     self.assertIsNone(child.poll())
                     time.sleep(0.05)
