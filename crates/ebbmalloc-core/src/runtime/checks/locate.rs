@@ -84,13 +84,8 @@ fn in_slab(place: Place, slot: usize) -> Found {
         {
             return Found::Tagged(place, tag, state);
         }
-        let fronts = [TAG, 2 * TAG].map(|front| Place::at(slot + front));
-        for other in fronts {
-            if let Some((tag, _)) = other.read() {
-                return Found::Inside(other, tag);
-            }
-        }
-        if fronts.contains(&place) && !place.is_blank() { Found::Broken } else { Found::Nothing }
+        let fronts = [TAG, 2 * TAG];
+        near(place, slot, fronts.into_iter(), fronts.contains(&(place.block - slot)))
     }
 }
 
@@ -106,11 +101,35 @@ unsafe fn in_large(place: Place, start: usize) -> Found {
         if may_begin && let Some((tag, state)) = place.read() {
             return Found::Tagged(place, tag, state);
         }
-        let mut others = (start + TAG..=start + page).step_by(QUANTUM).map(Place::at);
-        match others.find_map(|other| Some((other, other.read()?.0))) {
-            Some((other, tag)) => Found::Inside(other, tag),
-            None if may_begin && !place.is_blank() => Found::Broken,
-            None => Found::Nothing,
-        }
+        near(place, start, (TAG..=page).step_by(QUANTUM), may_begin)
     }
+}
+
+/// What is at an address without a tag, in memory whose block begins at one of `fronts`. Blocks that were there before have left
+/// tags of freed ones.
+///
+/// # Safety
+/// All tags that can be there can be read, and with `may_begin` that of `place`.
+unsafe fn near(
+    place: Place,
+    memory: usize,
+    fronts: impl Iterator<Item = usize> + Clone,
+    may_begin: bool,
+) -> Found {
+    let find = |wanted: State| {
+        fronts.clone().find_map(|front| {
+            let other = Place::at(memory + front);
+            // SAFETY: the tag can be read (fn contract).
+            let (tag, state) = unsafe { other.read() }?;
+            (state == wanted && tag.front == front).then_some(Found::Inside(other, tag))
+        })
+    };
+    if let Some(inside) = find(State::Live) {
+        return inside;
+    }
+    // SAFETY: the tag can be read (fn contract).
+    if may_begin && !unsafe { place.is_blank() } {
+        return Found::Broken;
+    }
+    find(State::Freed).unwrap_or(Found::Nothing)
 }
