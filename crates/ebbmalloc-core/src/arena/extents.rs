@@ -1,4 +1,4 @@
-//! Extents of granules: free ones in two trees (dirty and clean), split on allocation, merged with
+//! Extents of granules: free ones, dirty and clean, split on allocation, merged with
 //! their neighbours on free. Pure bookkeeping; where they come from is in `extents/room.rs`.
 //!
 //! Dirty and clean extents do not merge, so that a clean one is known to read as zero and a dirty
@@ -8,9 +8,9 @@
 
 use super::granule::{Fill, Granule, Kind, STALE_INSIDE, inner_descriptors, mark_ends};
 use super::region::Region;
+use crate::base::best_fit::BestFit;
 use crate::base::exact::u32_of;
 use crate::base::list::{List, Walk};
-use crate::base::tree::{Order, Tree};
 use crate::os::Os;
 use crate::os::hooks::Borders;
 use crate::size::GRANULE;
@@ -28,8 +28,8 @@ const STALE_GRANULES: u32 = 2 * u32_of(4096 / size_of::<Granule>());
 pub struct Extents {
     pub(super) regions: [Region; REGIONS],
     pub(super) count: usize,
-    pub(super) dirty: Tree<Granule, ByLength>,
-    pub(super) clean: Tree<Granule, ByLength>,
+    pub(super) dirty: BestFit<Granule>,
+    pub(super) clean: BestFit<Granule>,
     /// Dirty extents, in no order.
     pub(super) aging: Walk<Granule>,
     /// Clean extents whose inner descriptors fill whole pages and may be resident.
@@ -73,8 +73,8 @@ impl Extents {
         Self {
             regions: [Region::NONE; REGIONS],
             count: 0,
-            dirty: Tree::new(),
-            clean: Tree::new(),
+            dirty: BestFit::new(),
+            clean: BestFit::new(),
             aging: Walk::new(),
             stale: Walk::new(),
             tails: Walk::new(),
@@ -379,31 +379,6 @@ impl Extents {
                 self.clean_granules -= len;
             }
         }
-    }
-}
-
-/// By length, then address.
-#[derive(Debug)]
-pub struct ByLength;
-
-impl Order<Granule> for ByLength {
-    type Key = (u32, usize);
-
-    unsafe fn key(node: *mut Granule) -> (u32, usize) {
-        // SAFETY: the node is a valid descriptor whose lock the caller holds (contract of `Order::key`).
-        unsafe { ((*node).len, (*node).base) }
-    }
-}
-
-impl Tree<Granule, ByLength> {
-    /// The smallest extent of at least `len` granules, at the lowest address among equals; null if
-    /// there is none.
-    ///
-    /// # Safety
-    /// The caller holds the lock.
-    pub unsafe fn best_fit(&self, len: u32) -> *mut Granule {
-        // SAFETY: the caller holds the lock (fn contract), so every node is valid and the tree does not change.
-        unsafe { self.first_where(|node| (*node).len >= len) }
     }
 }
 

@@ -11,6 +11,7 @@
 //! the thread that holds a pointer into a live block; the fields of a slab belong to its bin's lock, the
 //! fields of an extent or a large block to the arena's lock.
 
+use crate::base::best_fit::Extent;
 use crate::base::corrupt::Corruption;
 use crate::base::list::Linked;
 use crate::base::tree::Node;
@@ -73,7 +74,7 @@ pub const STALE_INSIDE: u8 = 16;
 /// An extent that was given up, with its addresses.
 pub const GIVEN_ADDRESSES: u8 = 32;
 
-/// See the module.
+/// See the module. What a search in a tree reads lies in the first 64 bytes: one line of the cache.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Granule {
@@ -109,15 +110,15 @@ pub struct Granule {
     /// Dirty extent: the smallest stamp among its runs. Clean extent: the tick at which it last
     /// merged. Slab: the generation of processes that made it.
     pub oldest: u32,
+    /// Slab with room, free extent: left child in the tree.
+    pub left: *mut Granule,
+    /// Like `left`: right child.
+    pub right: *mut Granule,
     /// Slab: list to visit. Dirty extent: list by age. Clean extent: list of those
     /// with stale insides. Large block: list of tails.
     pub prev: *mut Granule,
     /// Like `prev`.
     pub next: *mut Granule,
-    /// Slab with room, free extent: left child in the tree.
-    pub left: *mut Granule,
-    /// Like `left`: right child.
-    pub right: *mut Granule,
     /// Slab: pages that are resident, or were when last seen.
     pub resident: u64,
     /// Slab: pages that were resident at some time; a page of these that is not resident now was
@@ -167,10 +168,10 @@ impl Granule {
             len: 0,
             stamp: 0,
             oldest: 0,
-            prev: null_mut(),
-            next: null_mut(),
             left: null_mut(),
             right: null_mut(),
+            prev: null_mut(),
+            next: null_mut(),
             resident: 0,
             used: 0,
             seen: 0,
@@ -216,6 +217,13 @@ impl Linked for Granule {
     unsafe fn next(item: *mut Self) -> *mut *mut Self {
         // SAFETY: a valid descriptor (contract of `Linked`) has the field.
         unsafe { &raw mut (*item).next }
+    }
+}
+
+impl Extent for Granule {
+    unsafe fn length(node: *mut Self) -> u32 {
+        // SAFETY: a valid descriptor (contract of `Extent`) has the field.
+        unsafe { (*node).len }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What every layer stands on: synchronisation through one seam, locks with ranks, metadata memory,
 //! lists and trees of descriptors, the corruption abort, what a purge came to.
 
+pub mod best_fit;
 pub mod corrupt;
 pub mod exact;
 pub mod frames;

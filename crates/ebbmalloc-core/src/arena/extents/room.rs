@@ -6,7 +6,7 @@ use crate::arena::granule::{Fill, Granule};
 use crate::arena::region::{NoGrowth, Region};
 use crate::base::exact::u32_of;
 use crate::base::list::{List, Walk};
-use crate::base::tree::Tree;
+use crate::base::best_fit::BestFit;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
@@ -122,8 +122,8 @@ impl Extents {
         for region in &mut self.regions[..self.count] {
             region.abandoned = region.top;
         }
-        self.dirty = Tree::new();
-        self.clean = Tree::new();
+        self.dirty = BestFit::new();
+        self.clean = BestFit::new();
         self.aging = Walk::new();
         self.stale = Walk::new();
         self.tails = Walk::new();

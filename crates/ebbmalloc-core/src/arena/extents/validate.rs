@@ -3,15 +3,15 @@
 
 use super::Extents;
 use crate::arena::granule::{Fill, Kind};
+use crate::base::best_fit::BestFit;
 use crate::base::list::Walk;
-use crate::base::tree::Tree;
 use crate::size::GRANULE;
 
 impl Extents {
     /// As a change might leave them that was never completed, or worse.
     pub fn tear(&mut self) {
-        self.dirty = Tree::torn();
-        self.clean = Tree::torn();
+        self.dirty = BestFit::torn();
+        self.clean = BestFit::torn();
         self.aging = Walk::torn();
         self.stale = Walk::torn();
         self.tails = Walk::torn();
@@ -23,10 +23,10 @@ impl Extents {
     /// are not free.
     pub fn validate(&self) -> usize {
         let mut listed = std::collections::BTreeSet::new();
-        for (tree, fill) in [(&self.dirty, Fill::Dirty), (&self.clean, Fill::Clean)] {
+        for (extents, fill) in [(&self.dirty, Fill::Dirty), (&self.clean, Fill::Clean)] {
             // SAFETY: `&self` is reached through the lock.
             unsafe {
-                tree.validate(&mut |node| {
+                extents.validate(&mut |node| {
                     assert_eq!((*node).fill, fill);
                     listed.insert((*node).base);
                 });
