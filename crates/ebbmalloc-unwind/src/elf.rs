@@ -21,9 +21,9 @@ pub struct Tables {
     pub identity: usize,
 }
 
-/// The tables of the module whose file is mapped at `base`, from its first byte on; `None` if it has
-/// none, or there is no module.
-pub fn tables(host: &impl Host, base: usize) -> Option<Tables> {
+/// The tables of the module whose file is mapped at `base`, from its first byte on, and which has the code at `pc`; `None`
+/// if it has none, or there is no such module.
+pub fn tables(host: &impl Host, base: usize, pc: usize) -> Option<Tables> {
     let word = |offset: usize| word_at(host, base.checked_add(offset)?);
     if word(0)? & HALF != MAGIC {
         return None;
@@ -36,7 +36,7 @@ pub fn tables(host: &impl Host, base: usize) -> Option<Tables> {
         return None;
     }
     let mut identity = word(24)? ^ word(40)?;
-    let (mut bias, mut index) = (None, None);
+    let (mut bias, mut index, mut has_code) = (None, None, false);
     for number in 0..count.min(PROGRAM_HEADERS_MOST) {
         let (kind, start, file_bytes) = header(host, base + headers + number * 56)?;
         identity =
@@ -45,11 +45,13 @@ pub fn tables(host: &impl Host, base: usize) -> Option<Tables> {
         if kind == PT_LOAD && offset == 0 && bias.is_none() {
             bias = Some(base.wrapping_sub(start & !(PAGE - 1)));
         }
+        let inside = |bias: usize| pc.wrapping_sub(bias).wrapping_sub(start) < file_bytes;
+        has_code |= kind == PT_LOAD && bias.is_some_and(inside);
         if kind == PT_GNU_EH_FRAME {
             index = Some((start, file_bytes));
         }
     }
-    let (bias, (index, index_bytes)) = (bias?, index?);
+    let (bias, (index, index_bytes)) = (bias?, index.filter(|_| has_code)?);
     let end = (0..count.min(PROGRAM_HEADERS_MOST)).find_map(|number| {
         let (kind, start, file_bytes) = header(host, base + headers + number * 56)?;
         let inside = kind == PT_LOAD && index >= start && index - start < file_bytes;

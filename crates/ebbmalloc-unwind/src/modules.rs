@@ -1,8 +1,8 @@
 //! What is mapped executable, and the unwind tables that belong to it.
 
+use crate::Host;
 use crate::elf::{self, Tables};
 use crate::maps::{Lines, Mapping};
-use crate::{Host, elf::tables};
 
 /// Executable mappings that are known; what lies beyond has no tables.
 const MOST: usize = 1024;
@@ -16,6 +16,9 @@ struct Code {
     end: usize,
     /// Where its file's first byte is mapped, 0 if it is nowhere.
     base: usize,
+    /// Whether `tables` was asked for: a module's headers are read when one of its functions is first met, since each page of
+    /// a file that is read becomes resident.
+    is_read: bool,
     tables: Option<Tables>,
 }
 
@@ -31,7 +34,7 @@ pub struct Modules {
 impl Modules {
     /// Nothing is known yet. All of it is zero.
     pub const fn new() -> Self {
-        const NOTHING: Code = Code { start: 0, end: 0, base: 0, tables: None };
+        const NOTHING: Code = Code { start: 0, end: 0, base: 0, is_read: false, tables: None };
         Self { codes: [NOTHING; MOST], count: 0, wait: 0, patience: 0 }
     }
 
@@ -51,24 +54,32 @@ impl Modules {
     }
 
     /// The tables for `pc`, as they are now; `None` if there are none.
-    pub fn tables(&self, host: &impl Host, pc: usize) -> Option<Tables> {
-        let code = self.find(pc)?;
+    pub fn tables(&mut self, host: &impl Host, pc: usize) -> Option<Tables> {
+        let at = self.index(pc)?;
+        let code = &mut self.codes[at];
+        let now = elf::tables(host, code.base, pc);
+        if !code.is_read {
+            (code.is_read, code.tables) = (true, now);
+        }
         // The module may be gone, and another in its place.
-        let now = elf::tables(host, code.base);
         code.tables.filter(|_| code.tables == now)
     }
 
     /// Whether what is known of `pc` is out of date.
     pub fn is_stale(&self, host: &impl Host, pc: usize) -> bool {
         self.find(pc).is_some_and(|code| {
-            code.tables.is_some() && elf::tables(host, code.base) != code.tables
+            code.tables.is_some() && elf::tables(host, code.base, pc) != code.tables
         })
     }
 
     fn find(&self, pc: usize) -> Option<&Code> {
+        self.index(pc).map(|at| &self.codes[at])
+    }
+
+    fn index(&self, pc: usize) -> Option<usize> {
         let known = &self.codes[..self.count];
         let at = known.partition_point(|code| code.end <= pc);
-        known.get(at).filter(|code| code.start <= pc)
+        known.get(at).is_some_and(|code| code.start <= pc).then_some(at)
     }
 
     /// Reads the list of mappings, because `pc` was not in it; not at every walk. True if it was read.
@@ -90,9 +101,6 @@ impl Modules {
                 }
             });
         });
-        for code in &mut self.codes[..self.count] {
-            code.tables = tables(host, code.base);
-        }
         let helped = read && self.knows(pc);
         self.patience = if helped { 0 } else { (self.patience * 2 + 1).min(PATIENCE_MOST) };
         self.wait = self.patience;
@@ -101,7 +109,8 @@ impl Modules {
 
     fn add(&mut self, mapping: Mapping, base: usize) {
         if let Some(place) = self.codes.get_mut(self.count) {
-            *place = Code { start: mapping.start, end: mapping.end, base, tables: None };
+            let Mapping { start, end, .. } = mapping;
+            *place = Code { start, end, base, is_read: false, tables: None };
             self.count += 1;
         }
     }

@@ -4,9 +4,9 @@
 use super::{Extents, REGIONS};
 use crate::arena::granule::{Fill, Granule};
 use crate::arena::region::{NoGrowth, Region};
+use crate::base::best_fit::BestFit;
 use crate::base::exact::u32_of;
 use crate::base::list::{List, Walk};
-use crate::base::best_fit::BestFit;
 use crate::os::{Os, OsError};
 use crate::size::GRANULE;
 
