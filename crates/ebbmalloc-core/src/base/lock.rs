@@ -22,9 +22,10 @@ pub enum Wait {
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
-/// Tries before sleeping: a critical section here is shorter than a futex call (about 1 µs).
-/// None under loom: a spin would only add schedules.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
+/// Tries before sleeping, ever more pauses apart up to [`PAUSES_MOST`], so that waiting threads leave the lock's line to its
+/// holder: a critical section here is shorter than a futex call (about 1 µs). None under loom: they would only add schedules.
+const TRIES: u32 = if cfg!(loom) { 0 } else { 24 };
+const PAUSES_MOST: u32 = 32;
 
 /// A value behind a lock.
 pub struct Lock<T> {
@@ -84,7 +85,9 @@ impl<T> Lock<T> {
 
     #[cold]
     fn lock_slow<O: Os>(&self, os: &O) {
-        for _ in 0..SPINS {
+        let mut pauses = 1;
+        for _ in 0..TRIES {
+            (0..pauses).for_each(|_| spin_hint());
             if self.state.load(Ordering::Relaxed) == FREE
                 && self
                     .state
@@ -93,7 +96,7 @@ impl<T> Lock<T> {
             {
                 return;
             }
-            spin_hint();
+            pauses = (pauses * 2).min(PAUSES_MOST);
         }
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
             #[cfg(not(loom))]
