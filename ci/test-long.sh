@@ -4,7 +4,7 @@
 # this machine's paths. Status 0 if no step failed.
 #
 # A step that ends with status 3 lacks a tool of its own (ci/fuzz.sh, ci/sanitize.sh, ci/aarch64.sh, ci/vm.sh, ci/glibcs.sh, ci/pythons.sh,
-# ci/hosts.sh, ci/free-threaded.sh, ci/cluster.py, packages/crates.py, ci/semver.sh) and is skipped.
+# ci/hosts.sh, ci/free-threaded.sh, ci/cluster.py, ci/cuda.py, packages/crates.py, ci/semver.sh) and is skipped.
 set -u
 cd "$(dirname "$0")/.."
 log=${CARGO_TARGET_DIR:-target}/test-long.log
@@ -93,6 +93,8 @@ step ci/recipes.py --check
 step ci/cases.py
 # Redis from Debian's source, with active defragmentation.
 step ci/redis-defrag.sh
+# PyTorch on a GPU.
+step ci/cuda.py
 # glibc's heap is read on the versions that Debian's archive has; the machine's own is in `make test`.
 step ci/glibcs.sh
 # CPython is read in the versions that Debian's archive, pyenv or uv have, and 3.14 is asked to trim; python3 is in `make test`.
