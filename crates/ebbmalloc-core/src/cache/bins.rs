@@ -8,14 +8,15 @@ pub use super::shard::{PaddedBin, SHARDS, Shard};
 use super::stack::Entry;
 use crate::arena::granule::Granule;
 use crate::base::corrupt::{Corruption, corruption};
+use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
 use crate::os::Os;
-use crate::size::{CLASS, CLASSES, GRANULE};
+use crate::size::CLASSES;
 use crate::slab::bin::{Age, Bin, Returned, Supply};
 use crate::slab::lend::Run;
-use core::mem::MaybeUninit;
+use crate::slab::shape::mask;
 
-/// Slots that are put back with one look-up of their slabs.
+/// Slots that are put back at once, at most: a bit for each.
 const BATCH: usize = 64;
 
 /// All bins of a heap.
@@ -135,105 +136,52 @@ impl Bins {
         wait: Wait,
     ) -> usize {
         let mut done = 0;
-        for mut chunk in slots.chunks(BATCH) {
-            let mut found = [const { MaybeUninit::<Returned>::uninit() }; BATCH];
-            let mut runs = 0;
-            // Whether all slabs are of `class`, and of one shard.
-            let (mut own, mut in_one_bin, mut shard) = (true, true, None);
-            while let [first, ..] = *chunk {
-                let slab = self.slab_of(supply, first);
-                // SAFETY: `slab_of` returned a valid descriptor. What was lent is of another class.
-                let (start, its_class, its_shard) =
-                    unsafe { ((*slab).base, (*slab).class as usize, (*slab).shard) };
-                let start = start - start % GRANULE;
-                let bytes = CLASS[its_class].granules as usize * GRANULE;
-                // Most often the next slot is in the same slab.
-                let is_elsewhere = |&slot: &Entry| (slot as usize).wrapping_sub(start) >= bytes;
-                let same = chunk[1..].iter().position(is_elsewhere);
-                let (slots, rest) = chunk.split_at(same.map_or(chunk.len(), |at| at + 1));
-                found[runs].write(Returned { slab, slots });
-                runs += 1;
-                chunk = rest;
-                own &= its_class == class;
-                in_one_bin &= *shard.get_or_insert(its_shard) == its_shard;
-            }
-            // SAFETY: the first `runs` places were written just now.
-            let found: &mut [Returned] =
-                unsafe { core::slice::from_raw_parts_mut(found.as_mut_ptr().cast(), runs) };
-            let put = match shard {
-                Some(shard) if own && in_one_bin && shard != EXPLICIT => {
-                    let bin = self.get(shard as usize % SHARDS, class);
-                    // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                    match unsafe { bin.put(supply, class, found, age, wait) } {
-                        true => Ok(count(found)),
-                        false => Err(0),
-                    }
+        for chunk in slots.chunks(BATCH) {
+            let mut returned = Returned { slots: chunk, left: mask(0, u32_of(chunk.len())) };
+            // Most often all are of one bin.
+            while returned.left != 0 {
+                // SAFETY: the fn contract.
+                if !unsafe { self.put_some(supply, class, &mut returned, age, wait) } {
+                    return done + chunk.len() - returned.left.count_ones() as usize;
                 }
-                // SAFETY: the byte map says `class` for all.
-                _ => unsafe { self.put_mixed(supply, class, found, age, wait) },
-            };
-            match put {
-                Ok(all) => done += all,
-                Err(some) => return done + some,
             }
+            done += chunk.len();
         }
         done
     }
 
-    /// [`Bins::put`] for slots of several bins, and for blocks that were lent. How many were put back, as an error if a lock
-    /// was held before the end.
+    /// Puts the first slot that is left back, and those that are of the same bin. False if a lock was held.
     ///
     /// # Safety
-    /// As for [`Bins::put`], and the slabs are the ones that the slots lie in.
-    #[cold]
-    unsafe fn put_mixed<O: Os>(
+    /// As for [`Bins::put`]; one slot is left at least.
+    unsafe fn put_some<O: Os>(
         &self,
         supply: &Supply<O>,
         class: usize,
-        found: &mut [Returned],
+        returned: &mut Returned,
         age: Age,
         wait: Wait,
-    ) -> Result<usize, usize> {
-        let mut done = 0;
-        // SAFETY: the fn contract: the descriptors are those of slabs.
-        let own = partition(found, |run| unsafe { (*run.slab).class as usize == class });
-        let (mut rest, lent) = found.split_at_mut(own);
-        for run in lent {
-            for &block in run.slots {
-                // SAFETY: the block lies in the slab.
-                if !unsafe { self.take_back(supply, run.slab, block, wait) } {
-                    return Err(done);
-                }
-                done += 1;
+    ) -> bool {
+        let first = returned.slots[returned.left.trailing_zeros() as usize];
+        let slab = self.slab_of(supply, first);
+        // SAFETY: `slab_of` returned a valid descriptor. The byte map says `class` (fn contract); what was lent is of another.
+        unsafe {
+            if (*slab).class as usize != class {
+                let taken = self.take_back(supply, slab, first, wait);
+                returned.left &= returned.left - u64::from(taken);
+                return taken;
             }
-        }
-        while let [first, ..] = rest {
-            // SAFETY: the descriptor of a slab.
-            let shard = unsafe { (*first.slab).shard };
-            let owner = self.owner_of(first);
-            let same = partition(rest, |run| {
-                // SAFETY: each run leads to the descriptor of a slab.
-                let same_shard = unsafe { (*run.slab).shard } == shard;
-                same_shard && (owner.is_none() || is_same(owner, self.owner_of(run)))
-            });
-            let (now, later) = rest.split_at_mut(same);
-            let put = match owner {
-                // SAFETY: the byte map says `class`, the map of owners says whose.
-                Some(arena) => self.explicit.with(arena, supply, |supply| unsafe {
-                    arena.bin(class).put(supply, class, now, age, wait)
+            let bin = (class, (*slab).shard);
+            match self.owner_of(slab, first) {
+                Some(arena) => self.explicit.with(arena, supply, |supply| {
+                    arena.bin(class).put(supply, bin, returned, age, wait)
                 }),
-                // SAFETY: the byte map says `class`, the descriptors say `shard`.
-                None => unsafe {
-                    self.get(shard as usize % SHARDS, class).put(supply, class, now, age, wait)
-                },
-            };
-            if !put {
-                return Err(done);
+                None => {
+                    let own = self.get(bin.1 as usize % SHARDS, class);
+                    own.put(supply, bin, returned, age, wait)
+                }
             }
-            done += count(now);
-            rest = later;
         }
-        Ok(done)
     }
 
     /// The slab that a slot lies in.
@@ -249,37 +197,15 @@ impl Bins {
         }
     }
 
-    /// The explicit arena that the slots' slab belongs to.
-    fn owner_of(&self, run: &Returned) -> Option<&ExplicitArena> {
+    /// The explicit arena that a slot's slab belongs to.
+    ///
+    /// # Safety
+    /// The slot lies in the slab.
+    unsafe fn owner_of(&self, slab: *mut Granule, slot: Entry) -> Option<&ExplicitArena> {
         // SAFETY: the descriptor of a slab.
-        if unsafe { (*run.slab).shard } != EXPLICIT {
+        if unsafe { (*slab).shard } != EXPLICIT {
             return None;
         }
-        self.explicit.find(run.slots[0] as usize)
+        self.explicit.find(slot as usize)
     }
-}
-
-fn is_same(one: Option<&ExplicitArena>, other: Option<&ExplicitArena>) -> bool {
-    one.map(core::ptr::from_ref) == other.map(core::ptr::from_ref)
-}
-
-/// Slots in all of `runs`.
-fn count(runs: &[Returned]) -> usize {
-    runs.iter().map(|run| run.slots.len()).sum()
-}
-
-/// Moves the elements that satisfy `is` to the front; returns how many.
-fn partition<T>(items: &mut [T], is: impl Fn(&T) -> bool) -> usize {
-    // Most often all of them do.
-    let same = items.iter().position(|item| !is(item));
-    let Some(mut front) = same else {
-        return items.len();
-    };
-    for at in front + 1..items.len() {
-        if is(&items[at]) {
-            items.swap(front, at);
-            front += 1;
-        }
-    }
-    front
 }

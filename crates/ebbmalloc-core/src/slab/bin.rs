@@ -12,7 +12,7 @@ use super::shape::Shape;
 use super::slab::Slab;
 use super::slabs::{Slabs, lowest_of};
 use crate::arena::Arena;
-use crate::arena::granule::{Fill, Granule, Kind};
+use crate::arena::granule::{Fill, Kind};
 use crate::arena::purge::IDLE_TICKS;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::{Guard, Lock, Rank, Wait};
@@ -46,13 +46,12 @@ pub struct Supply<'a, O> {
     pub aligned_shard: Option<u8>,
 }
 
-/// Slots of one slab that come back.
-#[derive(Clone, Copy)]
+/// Slots that come back.
 pub struct Returned<'a> {
-    /// The slab's descriptor.
-    pub slab: *mut Granule,
-    /// At least one slot.
+    /// At most 64.
     pub slots: &'a [*mut u8],
+    /// A bit for each that is not back yet.
+    pub left: u64,
 }
 
 /// See the module.
@@ -154,16 +153,17 @@ impl Bin {
         taken
     }
 
-    /// Puts slots of this bin back. Ends the process if one is free already or is no start of a slot. With [`Wait::No`] and
-    /// the lock held, it does nothing and returns false.
+    /// Puts those of the slots back that are this bin's. Ends the process if one is free already or is no start of a slot. With
+    /// [`Wait::No`] and the lock held, it does nothing and returns false.
     ///
     /// # Safety
-    /// Each slot lies in its slab, which is of `class` and this bin's shard, as the byte map says.
+    /// Each slot lies in a slab. This bin is that of `class` and `shard` in the supply's arena.
+    #[inline(never)]
     pub unsafe fn put<O: Os>(
         &self,
         supply: &Supply<O>,
-        class: usize,
-        returned: &[Returned],
+        (class, shard): (usize, u8),
+        returned: &mut Returned,
         age: Age,
         wait: Wait,
     ) -> bool {
@@ -172,28 +172,26 @@ impl Bin {
             return false;
         };
         slabs.flushes += 1;
-        let mut count = 0;
-        for &Returned { slab, slots } in returned {
-            let (head, slab) = (slab, Slab(slab));
-            count += slots.len();
+        let (mut at, mut count, mut others) = (0, 0, 0);
+        while let slots @ [first, ..] = &returned.slots[at..] {
             // SAFETY: the fn contract, and the lock is held. A program that freed a slot twice may have let its slab go: the
             // descriptor is still one, and the checks end the process.
-            unsafe {
-                if (*head).kind != Kind::Slab || (*head).class as usize != class {
-                    corruption(supply.os, Corruption::DoubleFree, slots[0] as usize);
-                }
-                if slabs.is_abandoned(slab) {
+            let done = unsafe {
+                let head = supply.arena.slab_of(*first as usize, class, shard);
+                let Some(head) = head.filter(|_| returned.left >> at & 1 != 0) else {
+                    others |= 1 << at;
+                    at += 1;
                     continue;
+                };
+                if (*head).kind != Kind::Slab {
+                    corruption(supply.os, Corruption::DoubleFree, *first as usize);
                 }
-                if let Err((what, address)) = slab.put(shape, slots) {
-                    corruption(supply.os, what, address);
-                }
-                if age == Age::Idle {
-                    slab.put_idle(shape, supply.tick, slots);
-                }
-                slabs.settle(supply, shape, slab, age, wait);
-            }
+                slabs.put_some(supply, shape, Slab(head), slots, (age, wait))
+            };
+            at += done;
+            count += done;
         }
+        returned.left &= others;
         slabs.count_back(count);
         self.note_lendable(class, &slabs);
         let bytes = count * shape.class.size as usize;
@@ -203,6 +201,38 @@ impl Bin {
 }
 
 impl Slabs {
+    /// Puts the first of `slots` back, and those after it that lie in the same slab; how many.
+    ///
+    /// # Safety
+    /// The slab is or was one of this bin's, and the first slot lies in it.
+    #[inline(always)]
+    unsafe fn put_some<O: Os>(
+        &mut self,
+        supply: &Supply<O>,
+        shape: Shape,
+        slab: Slab,
+        slots: &[*mut u8],
+        (age, wait): (Age, Wait),
+    ) -> usize {
+        // SAFETY: the fn contract; `&mut self` is reached through the lock.
+        unsafe {
+            if self.is_abandoned(slab) {
+                return 1;
+            }
+            let done = match slab.put(shape, slots) {
+                Ok(done) => done,
+                Err((what, address)) => corruption(supply.os, what, address),
+            };
+            if age == Age::Idle {
+                slab.put_idle(shape, supply.tick, &slots[..done]);
+            }
+            if !slab.is_settled(shape) {
+                self.settle(supply, shape, slab, age, wait);
+            }
+            done
+        }
+    }
+
     /// Counts `slots` that came back. Saturates: slots of abandoned slabs may not have been counted.
     pub(super) fn count_back(&mut self, slots: usize) {
         self.slots_out = self.slots_out.saturating_sub(slots);
@@ -212,6 +242,7 @@ impl Slabs {
     /// lists. In two cases a slab with all slots free stays for the sweep: in a signal handler, whose thread may hold the
     /// arena's locks; and while pages without any slot, at the end of a slab of few large slots, are leaving, because the
     /// sweep still uses the slab.
+    #[inline(never)]
     pub(super) unsafe fn settle<O: Os>(
         &mut self,
         supply: &Supply<O>,

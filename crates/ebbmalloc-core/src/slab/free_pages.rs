@@ -133,17 +133,12 @@ mod tests {
         fn put(&mut self, count: usize) {
             for _ in 0..count.min(self.live.len()) {
                 let at = self.number(self.live.len());
-                let (slot, slab) = self.live.swap_remove(at);
-                let slots = &[slot];
+                let (slot, _) = self.live.swap_remove(at);
+                let mut returned = Returned { slots: &[slot], left: 1 };
+                let (supply, bin) = (self.supply(), (self.class, 0));
                 // SAFETY: the slot is one of this bin's, and live.
                 assert!(unsafe {
-                    self.bin.put(
-                        &self.supply(),
-                        self.class,
-                        &[Returned { slab, slots }],
-                        Age::Fresh,
-                        Wait::Yes,
-                    )
+                    self.bin.put(&supply, bin, &mut returned, Age::Fresh, Wait::Yes)
                 });
             }
         }

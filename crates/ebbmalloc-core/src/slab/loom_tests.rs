@@ -6,9 +6,10 @@
 //! slots on four pages, so a page is two slots.
 
 use super::bin::{Bin, Returned, Supply};
-use super::shape::Shape;
+use super::shape::{Shape, mask};
 use super::sweep::Sweep;
 use crate::arena::Arena;
+use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::purged::Purged;
@@ -86,18 +87,14 @@ impl Ground {
 
     /// Puts slots of `bin` back at once.
     pub(crate) fn put(&self, bin: &Bin, slots: &[Slot]) {
-        let found = slots.iter().map(|slot| {
-            self.check(*slot);
-            let granule = self.arena.granule_of(slot.0 as usize).expect("in a region");
-            Returned {
-                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
-                slab: unsafe { (*granule).head },
-                slots: core::slice::from_ref(&slot.0),
-            }
-        });
-        let found: Vec<_> = found.collect();
+        slots.iter().for_each(|&slot| self.check(slot));
+        let slots: Vec<_> = slots.iter().map(|slot| slot.0).collect();
+        let mut found = Returned { slots: &slots, left: mask(0, u32_of(slots.len())) };
         // SAFETY: the slots came from this bin.
-        assert!(unsafe { bin.put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes) });
+        assert!(unsafe {
+            bin.put(&self.supply(), (CLASS_NUMBER, 0), &mut found, Age::Fresh, Wait::Yes)
+        });
+        assert_eq!(found.left, 0);
     }
 
     /// The holder of a slot writes its address at both ends.

@@ -53,8 +53,14 @@ impl Shape {
     /// The slots that touch page `page`: the first and the one after the last.
     #[inline]
     pub fn slots_on_page(self, page: u32) -> (usize, usize) {
+        self.slots_on_pages(page, 1)
+    }
+
+    /// The slots that touch one of `count` pages from `page` on: the first and the one after the last.
+    #[inline]
+    pub(super) fn slots_on_pages(self, page: u32, count: u32) -> (usize, usize) {
         let start = (page as usize) << self.page_shift;
-        let end = start + (1 << self.page_shift);
+        let end = start + ((count as usize) << self.page_shift);
         let first = self.class.slot_of(start.saturating_sub(self.lead));
         let behind = self.class.slot_of(end - 1 - self.lead) + 1;
         let slots = self.slots() as usize;
@@ -82,8 +88,9 @@ impl Shape {
     pub(super) fn pages_of_slots(self, index: usize, mut slots: u64) -> u64 {
         let at = |bit: u32| index * 64 + bit as usize;
         let outer = self.pages_between(at(slots.trailing_zeros()), at(slots.ilog2()));
-        // Slots smaller than a page leave none out between two that they touch.
-        if outer.count_ones() <= 2 {
+        // Slots smaller than a page leave none out between two that they touch, and neighbours leave out none.
+        let are_neighbours = slots & slots.wrapping_add(slots & slots.wrapping_neg()) == 0;
+        if are_neighbours || outer.count_ones() <= 2 {
             return outer;
         }
         let mut pages = 0;
@@ -100,10 +107,12 @@ impl Shape {
         let (start, end) = (index * 64, index * 64 + 64);
         let mut slots = 0;
         while pages != 0 {
-            let (first, behind) = self.slots_on_page(pages.trailing_zeros());
+            let page = pages.trailing_zeros();
+            let count = (pages >> page).trailing_ones();
+            pages &= !mask(page, count);
+            let (first, behind) = self.slots_on_pages(page, count);
             let (first, behind) = (first.clamp(start, end), behind.clamp(start, end));
             slots |= mask(u32_of(first - start), u32_of(behind - first));
-            pages &= pages - 1;
         }
         slots
     }

@@ -8,12 +8,13 @@
 //! holds no data that is read.
 
 use super::shape::{Shape, mask};
-use crate::arena::granule::Granule;
+use crate::arena::granule::{Granule, Room};
 use crate::base::corrupt::Corruption;
 use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::Os;
+use crate::size::GRANULE;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
@@ -39,6 +40,20 @@ impl Slab {
     pub(super) unsafe fn is_whole(self, shape: Shape) -> bool {
         // SAFETY: the lock is held, and the slab is one (fn contract).
         unsafe { (*self.0).free == self.shape(shape).slots() }
+    }
+
+    /// Whether [`Slabs::settle`](super::slabs::Slabs::settle) has nothing to do: the slab is in the tree that fits, and on the list,
+    /// and has slots in use. Most often it is so.
+    ///
+    /// # Safety
+    /// The bin's lock is held, and the slab is of the shape's class.
+    #[inline]
+    pub(super) unsafe fn is_settled(self, shape: Shape) -> bool {
+        // SAFETY: the lock is held, and the slab is one (fn contract).
+        let slab = unsafe { &*self.0 };
+        let room = if slab.free > shape.class.slots / 2 { Room::Much } else { Room::Some };
+        // The last slot of a slab with a lead may not exist.
+        slab.listed && slab.room == room && slab.free + 1 < shape.class.slots
     }
 
     /// Makes a slab of fresh granules, with all slots free. `dirty` says that its pages may be
@@ -137,7 +152,9 @@ impl Slab {
         }
         // SAFETY: the lock is held.
         unsafe {
-            self.take_where(shape, u64::MAX, base, out, &mut taken, &mut pages);
+            if taken < out.len() {
+                self.take_where(shape, u64::MAX, base, out, &mut taken, &mut pages);
+            }
             let slab = &mut *self.0;
             slab.free -= u32_of(taken);
             slab.resident |= pages;
@@ -182,6 +199,7 @@ impl Slab {
         pages: &mut u64,
     ) {
         let size = shape.class.size as usize;
+        let few = out.len() <= 8;
         // SAFETY: the lock is held by the caller of `take`.
         let bitmap = unsafe { self.bitmap(shape) };
         for (index, word) in bitmap.iter_mut().enumerate() {
@@ -191,47 +209,67 @@ impl Slab {
             if *word == 0 {
                 continue;
             }
-            let span = shape.pages_of_word(index);
-            let free = *word & !shape.slots_of_word(index, span & !allowed);
             let first = base + index * 64 * size;
-            let mut left = free;
-            for place in &mut out[*taken..] {
-                if left == 0 {
-                    break;
+            // The lowest slots of `free` go out; returns which those are.
+            let mut hand_out = |free: u64| {
+                let mut left = free;
+                for place in &mut out[*taken..] {
+                    if left == 0 {
+                        break;
+                    }
+                    *place = (first + left.trailing_zeros() as usize * size) as *mut u8;
+                    left &= left - 1;
                 }
-                *place = (first + left.trailing_zeros() as usize * size) as *mut u8;
-                left &= left - 1;
+                free & !left
+            };
+            let on_allowed =
+                |free| free & !shape.slots_of_word(index, shape.pages_of_word(index) & !allowed);
+            // Few slots most often lie on allowed pages, and if not are handed out again.
+            let is_sure = few || allowed == u64::MAX;
+            let mut gone = hand_out(if is_sure { *word } else { on_allowed(*word) });
+            if gone == 0 {
+                continue;
             }
-            let gone = free & !left;
-            if gone != 0 {
-                *taken += gone.count_ones() as usize;
-                *word &= !gone;
-                *pages |= shape.pages_of_slots(index, gone);
+            let mut touched = shape.pages_of_slots(index, gone);
+            if touched & !allowed != 0 {
+                gone = hand_out(on_allowed(*word));
+                if gone == 0 {
+                    continue;
+                }
+                touched = shape.pages_of_slots(index, gone);
             }
+            *taken += gone.count_ones() as usize;
+            *word &= !gone;
+            *pages |= touched;
         }
     }
 
-    /// Makes slots free, given by their addresses. If an address is no slot in use, returns the error and the address.
+    /// Makes slots free, given by their addresses: the first of `slots`, and those after it until one lies in another slab;
+    /// returns how many. If an address is no slot in use, returns the error and the address.
     ///
     /// # Safety
-    /// The bin's lock is held, and the slab is of the shape's class.
-    pub unsafe fn put(self, shape: Shape, slots: &[*mut u8]) -> Result<(), (Corruption, usize)> {
-        let size = shape.class.size;
-        // SAFETY: the lock is held.
+    /// The bin's lock is held, the slab is of the shape's class, and there is a slot.
+    #[inline(always)]
+    pub unsafe fn put(self, shape: Shape, slots: &[*mut u8]) -> Result<usize, (Corruption, usize)> {
+        let size = shape.class.size as usize;
+        // SAFETY: the lock is held; the bitmap has a bit for each slot up to the one at `last`.
         unsafe {
             let shape = self.shape(shape);
-            let count = shape.slots();
             let (base, leaving) = ((*self.0).base, (*self.0).leaving);
-            let bitmap = self.bitmap(shape);
-            for &address in slots {
-                let Some(offset) = (address as usize).checked_sub(base) else {
-                    return Err((Corruption::InteriorPointer, address as usize));
-                };
+            let behind = shape.class.granules as usize * GRANULE - shape.lead;
+            let last = behind - size;
+            let bitmap = self.bitmap(shape).as_mut_ptr();
+            for (done, &address) in slots.iter().enumerate() {
+                let offset = (address as usize).wrapping_sub(base);
+                if offset >= behind && done > 0 {
+                    (*self.0).free += u32_of(done);
+                    return Ok(done);
+                }
                 let slot = shape.class.slot_of(offset);
-                if slot * size as usize != offset || slot >= count as usize {
+                if slot * size != offset || offset > last {
                     return Err((Corruption::InteriorPointer, address as usize));
                 }
-                let (word, bit) = (&mut bitmap[slot / 64], 1 << (slot % 64));
+                let (word, bit) = (&mut *bitmap.add(slot / 64), 1 << (slot % 64));
                 let leaves = leaving != 0 && shape.pages_of_slot(slot) & leaving != 0;
                 if leaves || *word & bit != 0 {
                     return Err((Corruption::DoubleFree, address as usize));
@@ -239,8 +277,8 @@ impl Slab {
                 *word |= bit;
             }
             (*self.0).free += u32_of(slots.len());
+            Ok(slots.len())
         }
-        Ok(())
     }
 
     /// After slots came back that no thread has used since the last tick: marks their pages as free since then, if nothing
@@ -293,8 +331,7 @@ impl Slab {
             let page = rest.trailing_zeros();
             let count = (rest >> page).trailing_ones();
             rest &= !mask(page, count);
-            let (first, _) = shape.slots_on_page(page);
-            let (_, end) = shape.slots_on_page(page + count - 1);
+            let (first, end) = shape.slots_on_pages(page, count);
             let words = first / 64..end.div_ceil(64);
             let Some(bitmap) = bitmap.get_mut(words.clone()) else {
                 continue;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arena::Arena;
+use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::os::fake::Fake;
@@ -40,19 +41,15 @@ impl Ground {
     }
 
     fn put(&self, slots: &[*mut u8]) {
-        let found = slots.iter().map(|slot| {
-            let granule = self.arena.granule_of(*slot as usize).expect("in a region");
-            Returned {
-                // SAFETY: every granule has a descriptor; a live slot's knows its slab.
-                slab: unsafe { (*granule).head },
-                slots: core::slice::from_ref(slot),
-            }
-        });
-        let found: Vec<_> = found.collect();
-        // SAFETY: the slots came from this bin.
-        assert!(unsafe {
-            self.bin.put(&self.supply(), CLASS_NUMBER, &found, Age::Fresh, Wait::Yes)
-        });
+        for slots in slots.chunks(64) {
+            let mut found = Returned { slots, left: mask(0, u32_of(slots.len())) };
+            // SAFETY: the slots came from this bin.
+            assert!(unsafe {
+                let bin = (CLASS_NUMBER, 0);
+                self.bin.put(&self.supply(), bin, &mut found, Age::Fresh, Wait::Yes)
+            });
+            assert_eq!(found.left, 0);
+        }
         self.validate();
     }
 
