@@ -11,8 +11,13 @@ use core::ffi::c_int;
 /// Sixteen bytes, moved as a whole.
 type Chunk = u128;
 const CHUNK: usize = size_of::<Chunk>();
+/// A chunk in a register that holds one.
+#[cfg(target_arch = "x86_64")]
+type Vector = core::arch::x86_64::__m128i;
+#[cfg(not(target_arch = "x86_64"))]
+type Vector = Chunk;
 /// A cache line, filled by four instructions.
-type Line = [Chunk; 4];
+type Line = [Vector; 4];
 
 /// From here on one string instruction is faster than a loop of chunks; its start costs ~35 cycles.
 #[cfg(target_arch = "x86_64")]
@@ -146,46 +151,46 @@ pub unsafe extern "C" fn copy_overlapping(to: *mut u8, from: *const u8, bytes: u
 /// `to` is writable for `bytes`.
 pub unsafe extern "C" fn fill(to: *mut u8, value: c_int, bytes: usize) -> *mut u8 {
     let value = value as u8;
-    #[cfg(target_arch = "x86_64")]
-    if bytes >= STRING_FILL {
-        // SAFETY: `to` is writable for `bytes` (fn contract); the direction flag is clear in every function.
-        unsafe {
-            asm!(
-                "rep stosb",
-                inout("rcx") bytes => _,
-                inout("rdi") to => _,
-                in("al") value,
-                options(nostack, preserves_flags),
-            );
-        }
-        return to;
-    }
     // Without an array, which an unoptimised build would fill by this very function.
     let chunk = Chunk::from(value) * (Chunk::MAX / 0xff);
     let mut at = 0;
     if let Some(end) = bytes.checked_sub(size_of::<Line>()) {
-        // SAFETY: each line lies within the bytes. The last one ends with them.
+        // SAFETY: `to` is writable for `bytes` (fn contract), and each line lies within them; the last one ends with them. The
+        // direction flag is clear in every function. A vector is a chunk.
         unsafe {
+            let line = [core::mem::transmute::<Chunk, Vector>(chunk); 4];
+            #[cfg(target_arch = "x86_64")]
+            if bytes >= STRING_FILL {
+                asm!(
+                    "rep stosb",
+                    inout("rcx") end => _,
+                    inout("rdi") to => _,
+                    in("al") value,
+                    options(nostack, preserves_flags),
+                );
+                at = end;
+            }
             while at < end {
-                to.add(at).cast::<Line>().write_unaligned([chunk; 4]);
+                to.add(at).cast::<Line>().write_unaligned(line);
                 at += size_of::<Line>();
                 opaque();
             }
-            to.add(end).cast::<Line>().write_unaligned([chunk; 4]);
+            to.add(end).cast::<Line>().write_unaligned(line);
         }
         return to;
     }
-    while at + CHUNK <= bytes {
-        // SAFETY: the chunk lies within the bytes.
-        unsafe { to.add(at).cast::<Chunk>().write_unaligned(chunk) };
-        at += CHUNK;
-        opaque();
-    }
-    while at < bytes {
-        // SAFETY: the byte lies within the bytes.
-        unsafe { to.add(at).write(value) };
-        at += 1;
-        opaque();
+    // SAFETY: each chunk, and each byte, lies within the bytes.
+    unsafe {
+        while at + CHUNK <= bytes {
+            to.add(at).cast::<Chunk>().write_unaligned(chunk);
+            at += CHUNK;
+            opaque();
+        }
+        while at < bytes {
+            to.add(at).write(value);
+            at += 1;
+            opaque();
+        }
     }
     to
 }

@@ -150,10 +150,10 @@ impl Bins {
         done
     }
 
-    /// Puts the first slot that is left back, and those that are of the same bin. False if a lock was held.
+    /// Puts back the first slot that is not back yet, and all others of the same bin. False if a lock was held.
     ///
     /// # Safety
-    /// As for [`Bins::put`]; one slot is left at least.
+    /// As for [`Bins::put`]; there is such a slot.
     unsafe fn put_some<O: Os>(
         &self,
         supply: &Supply<O>,

@@ -36,6 +36,11 @@ impl Drain {
         if self.all { Age::Fresh } else { Age::Idle }
     }
 
+    /// The same drain, of all slots from now on.
+    pub const fn of_all(self) -> Self {
+        Self { all: true, ..self }
+    }
+
     /// Whether all slots are put back.
     pub const fn all(&self) -> bool {
         self.all

@@ -1,5 +1,6 @@
 //! The caches of all threads: made at a thread's first request, unmade at its end, and taken over
-//! by the purger at its ticks.
+//! by the purger at its ticks. The cache of a thread that ends goes to the next thread, with the slots in it, if it holds
+//! little; the next drain empties it if no thread has come.
 
 mod fork;
 
@@ -11,6 +12,7 @@ use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::purged::Drained;
 use crate::base::sync::{AtomicBool, initialiser};
 use crate::os::Os;
+use crate::size::CLASSES;
 use crate::slab::bin::Supply;
 use core::ptr::{NonNull, null_mut};
 
@@ -18,6 +20,9 @@ use core::ptr::{NonNull, null_mut};
 const CLAIMED: usize = if cfg!(loom) { 1 } else { 4 };
 /// Slots put back with the list locked once: some 20 microseconds.
 const STEP: usize = if cfg!(loom) { 1 } else { 96 };
+
+/// Most bytes in a cache that a thread leaves to the next one.
+const LEFT_BYTES: usize = 256 << 10;
 
 /// See the module.
 pub struct Registry {
@@ -32,6 +37,8 @@ struct Caches {
     next_shard: usize,
     /// The caches are claimed for a fork, those to come included, and stay so.
     frozen: bool,
+    /// In the list: the cache that a thread left to the next one, or null.
+    left: *mut Cache,
     /// The cache that the drain under way comes to next.
     cursor: *mut Cache,
     /// Drains begun: a later one takes the cursor over.
@@ -52,6 +59,7 @@ impl Registry {
         count: 0,
         next_shard: 0,
         frozen: false,
+        left: null_mut(),
         cursor: null_mut(),
         drains: 0,
     };
@@ -63,7 +71,7 @@ impl Registry {
         }
     }
 
-    /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.
+    /// Gives the calling thread the cache that another left, or makes one: its shard is that of `processor`, or the next one in turn.
     /// `None` if there is no memory.
     pub fn attach<O: Os>(
         &self,
@@ -71,7 +79,10 @@ impl Registry {
         shards: usize,
         processor: Option<usize>,
     ) -> Option<NonNull<Cache>> {
-        self.add(supply, shards, processor, false)
+        match self.take_left(supply, shards, processor) {
+            None => self.add(supply, shards, processor, false),
+            left => left,
+        }
     }
 
     /// Makes an explicit cache. `None` if there is no memory.
@@ -89,10 +100,9 @@ impl Registry {
         let piece = supply.metadata.allocate(supply.os, Cache::BYTES, Wait::Yes)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
-        let shard = processor.unwrap_or(caches.next_shard) % shards.clamp(1, SHARDS);
+        let shard = caches.next_shard(shards, processor);
         if !explicit {
-            caches.next_shard += 1;
-            caches.count += 1;
+            caches.count_thread();
         }
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
@@ -104,6 +114,45 @@ impl Registry {
         }
         caches.first = cache.as_ptr();
         Some(cache)
+    }
+
+    fn take_left<O: Os>(
+        &self,
+        supply: &Supply<O>,
+        shards: usize,
+        processor: Option<usize>,
+    ) -> Option<NonNull<Cache>> {
+        let mut caches = self.list.lock(supply.os);
+        let cache = NonNull::new(core::mem::replace(&mut caches.left, null_mut()))?;
+        let shard = caches.next_shard(shards, processor);
+        caches.count_thread();
+        // SAFETY: the cache is the calling thread's from here on. It may hold slots of another shard, as any cache may.
+        unsafe { cache.as_ref().settle(u8_of(shard), 0) };
+        Some(cache)
+    }
+
+    /// Leaves a cache to the next thread, if it holds little and no other is left; else does as [`Registry::detach`].
+    ///
+    /// # Safety
+    /// As for [`Registry::detach`].
+    pub unsafe fn leave<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
+        let mut caches = self.list.lock(supply.os);
+        // SAFETY: with the registry's lock held no purger is at work on a cache, and the owner is here.
+        if caches.left.is_null() && unsafe { cache.as_ref().can_be_left() } {
+            caches.left = cache.as_ptr();
+            caches.count -= 1;
+            return;
+        }
+        drop(caches);
+        // SAFETY: the fn contract.
+        unsafe { self.detach(supply, bins, cache) };
+    }
+
+    /// At the end of the process: the cache that a thread left, which no thread gets any more. `None` if the lock is held.
+    pub fn left_at_exit<O: Os>(&self, os: &O) -> Option<&Cache> {
+        let left = core::mem::replace(&mut self.list.try_lock(os)?.left, null_mut());
+        // SAFETY: null or in the list: it lives on, since only its owner would unmake it, and it has none.
+        unsafe { left.as_ref() }
     }
 
     /// Puts everything in a cache back and unmakes it.
@@ -261,7 +310,29 @@ impl Registry {
     }
 }
 
+impl Cache {
+    /// Whether it is as good as a new one for any thread, and holds little.
+    ///
+    /// # Safety
+    /// The caller has the cache to itself.
+    unsafe fn can_be_left(&self) -> bool {
+        let is_plain = !self.explicit && !self.is_rationed() && self.home() == 0;
+        // SAFETY: the fn contract.
+        is_plain && unsafe { self.limit_now() == CLASSES && self.bytes() <= LEFT_BYTES }
+    }
+}
+
 impl Caches {
+    /// The shard of a new cache: that of `processor`, or the next one in turn.
+    fn next_shard(&self, shards: usize, processor: Option<usize>) -> usize {
+        processor.unwrap_or(self.next_shard) % shards.clamp(1, SHARDS)
+    }
+
+    fn count_thread(&mut self) {
+        self.next_shard += 1;
+        self.count += 1;
+    }
+
     /// A step of a drain from the cursor on; `drain` is that of the cache there. What has begun of a drain at the
     /// new cursor comes back.
     fn drain_step<O: Os>(
@@ -289,6 +360,9 @@ impl Caches {
         let mut stopped = false;
         for cache in few() {
             let all = drain.all();
+            if core::ptr::eq(cache, self.left) {
+                drain = drain.of_all();
+            }
             if !stopped {
                 if is_own(cache) || barrier && cache.seize() {
                     // SAFETY: entered by the caller, or seized just now.

@@ -234,12 +234,31 @@ impl<O: Os> Heap<O> {
     pub unsafe fn detach(&self, cache: NonNull<Cache>) {
         // SAFETY: the cache is this thread's, which does not use it again (fn contract).
         unsafe {
-            if let Some(arena) = self.home(Access::Around(cache.as_ref()))
-                && !cache.as_ref().is_explicit()
-            {
-                arena.count_threads(-1);
-            }
+            self.leave_home(cache);
             self.parts.caches.detach(&self.supply(), &self.parts.bins, cache);
+        }
+    }
+
+    /// The same at the end of a thread: the next one may get the cache as it is.
+    ///
+    /// # Safety
+    /// As for [`Heap::detach`].
+    pub unsafe fn leave(&self, cache: NonNull<Cache>) {
+        // SAFETY: the cache is this thread's, which does not use it again (fn contract).
+        unsafe {
+            self.leave_home(cache);
+            self.parts.caches.leave(&self.supply(), &self.parts.bins, cache);
+        }
+    }
+
+    /// Counts a thread less on the explicit arena that its cache is on.
+    unsafe fn leave_home(&self, cache: NonNull<Cache>) {
+        // SAFETY: the cache is the calling thread's (contract of `detach`).
+        let cache = unsafe { cache.as_ref() };
+        if let Some(arena) = self.home(Access::Around(cache))
+            && !cache.is_explicit()
+        {
+            arena.count_threads(-1);
         }
     }
 

@@ -120,13 +120,16 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// At the end of the process: ends it with a line if the calling thread's cache holds what was freed wrongly. Waits
-    /// for nothing: other threads still run.
+    /// At the end of the process: ends it with a line if the calling thread's cache, or one that a thread left, holds what
+    /// was freed wrongly. Waits for nothing: other threads still run.
     pub fn check_cache(&self, own: &Cache) {
-        if own.enter() == Entered::Mine {
-            // SAFETY: entered just now.
-            unsafe { own.put_back_at_exit(&self.supply(), &self.parts.bins) };
-            own.leave();
+        let left = self.parts.caches.left_at_exit(&self.os);
+        for cache in core::iter::once(own).chain(left) {
+            if cache.enter() == Entered::Mine {
+                // SAFETY: entered just now.
+                unsafe { cache.put_back_at_exit(&self.supply(), &self.parts.bins) };
+                cache.leave();
+            }
         }
     }
 

@@ -100,13 +100,18 @@ unsafe extern "C" fn thread_ends(value: *mut u8) {
     // The cache can be drained nowhere else: a fork that keeps the thread waiting for long may be disturbed.
     let guest = HEAP.parts.gate.come_in(&HEAP.os, thread_number());
     let observer = any_observer();
-    observer.inspect(|observer| observer.empty_ring());
     // SAFETY: `value` is what `attach` passed, on this thread, which uses it no more: its word says so since the first line.
-    unsafe { HEAP.detach(cache) };
-    if let Some(observer) = observer {
-        keep_observer(None);
-        // SAFETY: the word says BUSY, so nothing finds the record any more, and it goes once.
-        unsafe { observer::unmake(observer) };
+    // So nothing finds the observer's record any more either, and it goes once.
+    unsafe {
+        match observer {
+            None => HEAP.leave(cache),
+            Some(observer) => {
+                observer.empty_ring();
+                HEAP.detach(cache);
+                keep_observer(None);
+                observer::unmake(observer);
+            }
+        }
     }
     if guest {
         HEAP.parts.gate.go_out();

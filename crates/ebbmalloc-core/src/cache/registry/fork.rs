@@ -91,6 +91,7 @@ impl Registry {
             let mut at = caches.first;
             caches.first = null_mut();
             caches.cursor = null_mut();
+            caches.left = null_mut();
             caches.count = 0;
             caches.frozen = false;
             while let Some(cache) = NonNull::new(at) {
@@ -134,6 +135,7 @@ impl Registry {
         let mut at = caches.first;
         caches.first = null_mut();
         caches.cursor = null_mut();
+        caches.left = null_mut();
         caches.count = 0;
         caches.frozen = false;
         while let Some(cache) = NonNull::new(at) {

@@ -1,4 +1,4 @@
-//! Loom: a thread's use of its cache, its exit, and a fork, each against the purger that claims all
+//! Loom: a thread's use of its cache, its exit, that of the thread after it, and a fork, each against the purger that claims all
 //! caches.
 //!
 //! The shipped functions run over a kernel whose membarrier is a fence, with another fence in the
@@ -143,6 +143,29 @@ fn exit_against_claim() {
         leaver.join().unwrap();
         assert_eq!(world.registry.count(&world.ground.os), 1);
         world.finish(&caches[1..]);
+    });
+}
+
+#[test]
+fn next_owner_against_claim() {
+    model(|| {
+        let (world, caches) = World::new(1, 2);
+        let threads = spawn({
+            let (world, own) = (world.clone(), caches[0]);
+            move || {
+                let supply = world.ground.supply();
+                // SAFETY: the owner does not use the cache again.
+                unsafe { world.registry.leave(&supply, &world.bins, own.0) };
+                let next = Own(world.registry.attach(&supply, 1, None).expect("memory"));
+                world.use_one(next);
+                next
+            }
+        });
+        let drained = world.purge();
+        assert_eq!(drained.claimed + drained.busy, 1);
+        let next = threads.join().unwrap();
+        assert_eq!(next.0, caches[0].0);
+        world.finish(&[next]);
     });
 }
 

@@ -259,8 +259,14 @@ impl World {
             }
             Step::Detach { thread } => {
                 if thread < self.threads.len() {
+                    let cache = self.threads.remove(thread);
                     // SAFETY: it is forgotten here.
-                    unsafe { heap.detach(self.threads.remove(thread)) };
+                    unsafe {
+                        match self.steps.is_multiple_of(2) {
+                            true => heap.detach(cache),
+                            false => heap.leave(cache),
+                        }
+                    }
                 }
             }
             Step::Refuse { call, count } => {
@@ -316,6 +322,8 @@ impl World {
             self.forget(start);
             free(&self.heap, self.thread(0), start as *mut u8);
         }
+        // One may have been left.
+        self.threads.extend(self.heap.attach());
         for cache in core::mem::take(&mut self.threads) {
             // SAFETY: forgotten here.
             unsafe { self.heap.detach(cache) };
