@@ -1,16 +1,16 @@
 //! The caches of all threads: made at a thread's first request, unmade at its end, and taken over
-//! by the purger at its ticks. The cache of a thread that ends goes to the next thread, with the slots in it, if it holds
-//! little; the next drain empties it if no thread has come.
+//! by the purger at its ticks. A thread that ends leaves its cache, with the slots in it, to the next thread, if it holds
+//! little; the next drain empties it. Both take no lock: thread after thread on all processors would meet there.
 
 mod fork;
 
 use super::bins::{Bins, SHARDS};
-use super::cache::Cache;
+use super::cache::{Cache, Entered};
 use super::drain::Drain;
 use crate::base::exact::u8_of;
 use crate::base::lock::{Lock, Rank, Wait};
 use crate::base::purged::Drained;
-use crate::base::sync::{AtomicBool, initialiser};
+use crate::base::sync::{AtomicBool, AtomicPtr, Ordering, initialiser};
 use crate::os::Os;
 use crate::size::CLASSES;
 use crate::slab::bin::Supply;
@@ -21,12 +21,17 @@ const CLAIMED: usize = if cfg!(loom) { 1 } else { 4 };
 /// Slots put back with the list locked once: some 20 microseconds.
 const STEP: usize = if cfg!(loom) { 1 } else { 96 };
 
-/// Most bytes in a cache that a thread leaves to the next one.
+/// Caches that are left at a time: one for each processor of most machines.
+const LEFT: usize = if cfg!(loom) { 1 } else { 16 };
+/// Most bytes in one of them.
 const LEFT_BYTES: usize = 256 << 10;
 
 /// See the module.
 pub struct Registry {
     list: Lock<Caches>,
+    /// Caches in the list without an owner, or null. Who swaps one out owns it: acquire, which pairs with the release of who
+    /// put it there.
+    left: [AtomicPtr<Cache>; LEFT],
     /// [`Caches::frozen`], where the lock cannot be taken.
     is_frozen: AtomicBool,
 }
@@ -37,8 +42,6 @@ struct Caches {
     next_shard: usize,
     /// The caches are claimed for a fork, those to come included, and stay so.
     frozen: bool,
-    /// In the list: the cache that a thread left to the next one, or null.
-    left: *mut Cache,
     /// The cache that the drain under way comes to next.
     cursor: *mut Cache,
     /// Drains begun: a later one takes the cursor over.
@@ -59,7 +62,6 @@ impl Registry {
         count: 0,
         next_shard: 0,
         frozen: false,
-        left: null_mut(),
         cursor: null_mut(),
         drains: 0,
     };
@@ -67,11 +69,18 @@ impl Registry {
     initialiser! {
         /// No cache yet.
         pub fn new() -> Self {
-            Self { list: Lock::new(Rank::Caches, Self::EMPTY), is_frozen: AtomicBool::new(false) }
+            Self {
+                list: Lock::new(Rank::Caches, Self::EMPTY),
+                #[cfg(not(loom))]
+                left: [const { AtomicPtr::new(null_mut()) }; LEFT],
+                #[cfg(loom)]
+                left: [AtomicPtr::new(null_mut())],
+                is_frozen: AtomicBool::new(false),
+            }
         }
     }
 
-    /// Gives the calling thread the cache that another left, or makes one: its shard is that of `processor`, or the next one in turn.
+    /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.
     /// `None` if there is no memory.
     pub fn attach<O: Os>(
         &self,
@@ -79,10 +88,7 @@ impl Registry {
         shards: usize,
         processor: Option<usize>,
     ) -> Option<NonNull<Cache>> {
-        match self.take_left(supply, shards, processor) {
-            None => self.add(supply, shards, processor, false),
-            left => left,
-        }
+        self.add(supply, shards, processor, false)
     }
 
     /// Makes an explicit cache. `None` if there is no memory.
@@ -100,9 +106,10 @@ impl Registry {
         let piece = supply.metadata.allocate(supply.os, Cache::BYTES, Wait::Yes)?;
         let cache = piece.cast::<Cache>();
         let mut caches = self.list.lock(supply.os);
-        let shard = caches.next_shard(shards, processor);
+        let shard = processor.unwrap_or(caches.next_shard) % shards.clamp(1, SHARDS);
         if !explicit {
-            caches.count_thread();
+            caches.next_shard += 1;
+            caches.count += 1;
         }
         // SAFETY: the piece is ours, long enough, and aligned to a page.
         unsafe {
@@ -116,43 +123,52 @@ impl Registry {
         Some(cache)
     }
 
-    fn take_left<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        shards: usize,
-        processor: Option<usize>,
-    ) -> Option<NonNull<Cache>> {
-        let mut caches = self.list.lock(supply.os);
-        let cache = NonNull::new(core::mem::replace(&mut caches.left, null_mut()))?;
-        let shard = caches.next_shard(shards, processor);
-        caches.count_thread();
-        // SAFETY: the cache is the calling thread's from here on. It may hold slots of another shard, as any cache may.
-        unsafe { cache.as_ref().settle(u8_of(shard), 0) };
-        Some(cache)
+    /// A cache that a thread left; the calling thread owns it from here on.
+    pub fn take_left(&self) -> Option<NonNull<Cache>> {
+        let taken = self.left.iter().map(|left| match left.load(Ordering::Relaxed).is_null() {
+            true => null_mut(),
+            false => left.swap(null_mut(), Ordering::Acquire),
+        });
+        taken.filter_map(NonNull::new).next()
     }
 
-    /// Leaves a cache to the next thread, if it holds little and no other is left; else does as [`Registry::detach`].
+    /// Leaves a cache to the next thread, if it holds little and there is room; else does as [`Registry::detach`].
     ///
     /// # Safety
     /// As for [`Registry::detach`].
     pub unsafe fn leave<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
-        let mut caches = self.list.lock(supply.os);
-        // SAFETY: with the registry's lock held no purger is at work on a cache, and the owner is here.
-        if caches.left.is_null() && unsafe { cache.as_ref().can_be_left() } {
-            caches.left = cache.as_ptr();
-            caches.count -= 1;
-            return;
+        // SAFETY: the calling thread owns the cache (fn contract).
+        let its = unsafe { cache.as_ref() };
+        if its.enter() == Entered::Mine {
+            // SAFETY: entered just now.
+            let can_be_left = unsafe { its.can_be_left() };
+            its.leave();
+            let is_kept = |left: &AtomicPtr<Cache>| {
+                let (free, order) = (null_mut(), Ordering::Relaxed);
+                left.load(order).is_null()
+                    && left.compare_exchange(free, cache.as_ptr(), Ordering::Release, order).is_ok()
+            };
+            if can_be_left && self.left.iter().any(is_kept) {
+                return;
+            }
         }
-        drop(caches);
         // SAFETY: the fn contract.
         unsafe { self.detach(supply, bins, cache) };
     }
 
-    /// At the end of the process: the cache that a thread left, which no thread gets any more. `None` if the lock is held.
-    pub fn left_at_exit<O: Os>(&self, os: &O) -> Option<&Cache> {
-        let left = core::mem::replace(&mut self.list.try_lock(os)?.left, null_mut());
-        // SAFETY: null or in the list: it lives on, since only its owner would unmake it, and it has none.
-        unsafe { left.as_ref() }
+    /// Whether a cache has no owner.
+    fn is_left(&self, cache: &Cache) -> bool {
+        self.left.iter().any(|left| core::ptr::eq(left.load(Ordering::Relaxed), cache))
+    }
+
+    /// Caches that have none.
+    fn count_left(&self) -> usize {
+        self.left.iter().filter(|left| !left.load(Ordering::Relaxed).is_null()).count()
+    }
+
+    /// In the child of a fork: they are in the list like those of the parent's threads.
+    fn forget_left(&self) {
+        self.left.iter().for_each(|left| left.store(null_mut(), Ordering::Relaxed));
     }
 
     /// Puts everything in a cache back and unmakes it.
@@ -228,7 +244,8 @@ impl Registry {
                 Some((cache, drain)) if cache == cursor.as_ptr() => drain,
                 _ => Drain::new(all),
             };
-            begun = caches.drain_step(supply, bins, own, drain, &mut drained);
+            let is_left = |cache: &Cache| self.is_left(cache);
+            begun = caches.drain_step(supply, bins, own, drain, &mut drained, is_left);
             drop(caches);
             caches = self.list.lock(supply.os);
         }
@@ -257,7 +274,8 @@ impl Registry {
 
     /// Number of threads' caches.
     pub fn count<O: Os>(&self, os: &O) -> usize {
-        self.list.lock(os).count
+        let threads = self.list.lock(os).count;
+        threads.saturating_sub(self.count_left())
     }
 
     /// How many threads' caches are on an explicit arena, by what [`Cache::home`] says.
@@ -323,16 +341,6 @@ impl Cache {
 }
 
 impl Caches {
-    /// The shard of a new cache: that of `processor`, or the next one in turn.
-    fn next_shard(&self, shards: usize, processor: Option<usize>) -> usize {
-        processor.unwrap_or(self.next_shard) % shards.clamp(1, SHARDS)
-    }
-
-    fn count_thread(&mut self) {
-        self.next_shard += 1;
-        self.count += 1;
-    }
-
     /// A step of a drain from the cursor on; `drain` is that of the cache there. What has begun of a drain at the
     /// new cursor comes back.
     fn drain_step<O: Os>(
@@ -342,6 +350,7 @@ impl Caches {
         own: Option<&Cache>,
         mut drain: Drain,
         drained: &mut Drained,
+        is_left: impl Fn(&Cache) -> bool,
     ) -> Option<(*mut Cache, Drain)> {
         let is_own = |cache: &Cache| own.is_some_and(|own| core::ptr::eq(own, cache));
         let first = self.cursor;
@@ -360,7 +369,7 @@ impl Caches {
         let mut stopped = false;
         for cache in few() {
             let all = drain.all();
-            if core::ptr::eq(cache, self.left) {
+            if is_left(cache) {
                 drain = drain.of_all();
             }
             if !stopped {

@@ -26,6 +26,7 @@ pub mod tick;
 pub mod utilization;
 
 use crate::arena::Arena;
+use crate::base::exact::u8_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
 use crate::base::sync::{AtomicBool, initialiser};
@@ -176,18 +177,30 @@ impl<O: Os> Heap<O> {
         self.arena.class_in_first_region(address)
     }
 
-    /// Makes a cache for the calling thread.
+    /// Makes a cache for the calling thread, or takes one that another left.
     pub fn attach(&self) -> Option<NonNull<Cache>> {
         // The first thread gets the first shard, however many there are: most programs have no other,
         // and need not ask the kernel.
         let by_processor = self.parts.by_processor.load(Ordering::Relaxed);
-        let shards = match self.parts.caches.count(&self.os) {
-            0 if !by_processor => 1,
-            _ => self.shards_of_threads(),
-        };
         let processor = by_processor.then(|| self.os.processor());
         let supply = self.supply();
-        let cache = self.parts.caches.attach(&supply, shards, processor)?;
+        let cache = match self.parts.caches.take_left() {
+            Some(left) => {
+                if let Some(processor) = processor {
+                    let shard = processor % self.shards_of_threads().clamp(1, SHARDS);
+                    // SAFETY: the cache is the calling thread's. It may hold slots of another shard, as any may.
+                    unsafe { left.as_ref().settle(u8_of(shard), 0) };
+                }
+                left
+            }
+            None => {
+                let shards = match self.parts.caches.count(&self.os) {
+                    0 if !by_processor => 1,
+                    _ => self.shards_of_threads(),
+                };
+                self.parts.caches.attach(&supply, shards, processor)?
+            }
+        };
         let most = CLASSES - self.parts.uncached_classes.load(Ordering::Relaxed);
         if most < CLASSES {
             // SAFETY: made just now for this thread, which has entered no cache; no other thread seizes it while

@@ -123,7 +123,9 @@ impl<O: Os> Heap<O> {
     /// At the end of the process: ends it with a line if the calling thread's cache, or one that a thread left, holds what
     /// was freed wrongly. Waits for nothing: other threads still run.
     pub fn check_cache(&self, own: &Cache) {
-        let left = self.parts.caches.left_at_exit(&self.os);
+        let left = core::iter::from_fn(|| self.parts.caches.take_left());
+        // SAFETY: a cache lives until its owner unmakes it, which is the calling thread from here on, and does not.
+        let left = left.map(|cache| unsafe { cache.as_ref() });
         for cache in core::iter::once(own).chain(left) {
             if cache.enter() == Entered::Mine {
                 // SAFETY: entered just now.

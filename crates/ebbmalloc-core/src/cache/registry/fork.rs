@@ -85,13 +85,13 @@ impl Registry {
     /// The process has no other thread, and its thread is inside no cache; all locks are free.
     pub unsafe fn take_over<O: Os>(&self, supply: &Supply<O>, bins: &Bins, own: Option<&Cache>) {
         let mut orphans = null_mut::<Cache>();
+        self.forget_left();
         // SAFETY: the links are under the lock.
         unsafe {
             let mut caches = self.list.lock(supply.os);
             let mut at = caches.first;
             caches.first = null_mut();
             caches.cursor = null_mut();
-            caches.left = null_mut();
             caches.count = 0;
             caches.frozen = false;
             while let Some(cache) = NonNull::new(at) {
@@ -131,11 +131,11 @@ impl Registry {
     /// # Safety
     /// The process has no other thread, and its thread is inside no cache.
     pub unsafe fn abandon<O: Os>(&self, os: &O, own: Option<&Cache>) {
+        self.forget_left();
         let mut caches = self.list.lock(os);
         let mut at = caches.first;
         caches.first = null_mut();
         caches.cursor = null_mut();
-        caches.left = null_mut();
         caches.count = 0;
         caches.frozen = false;
         while let Some(cache) = NonNull::new(at) {
