@@ -136,22 +136,6 @@ impl Arena {
         Some(descriptors.wrapping_add(index))
     }
 
-    /// The head of the slab of `class` and `shard` that `address` lies in; `None` if it lies in none.
-    ///
-    /// # Safety
-    /// If `address` lies in a region, then in a live block: so its granule's descriptor was written.
-    #[inline]
-    pub unsafe fn slab_of(&self, address: usize, class: usize, shard: u8) -> Option<*mut Granule> {
-        let granule = self.granule_of(address)?;
-        // SAFETY: the descriptor was written (fn contract). These fields do not change while the block is live.
-        unsafe {
-            let head = (*granule).head;
-            let is_it =
-                !head.is_null() && (*head).class as usize == class && (*head).shard == shard;
-            is_it.then_some(head)
-        }
-    }
-
     /// The byte of the granule that `address` lies in, whatever the region.
     #[inline]
     fn byte_of(&self, address: usize) -> Option<&AtomicU8> {

@@ -12,13 +12,14 @@ use super::shape::Shape;
 use super::slab::Slab;
 use super::slabs::{Slabs, lowest_of};
 use crate::arena::Arena;
-use crate::arena::granule::{Fill, Kind};
+use crate::arena::granule::{Fill, Kind, Room};
 use crate::arena::purge::IDLE_TICKS;
 use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::{Guard, Lock, Rank, Wait};
 use crate::base::metadata::Metadata;
 use crate::base::sync::initialiser;
 use crate::os::Os;
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether slots that come back were used since the last tick.
@@ -177,12 +178,17 @@ impl Bin {
             // SAFETY: the fn contract, and the lock is held. A program that freed a slot twice may have let its slab go: the
             // descriptor is still one, and the checks end the process.
             let done = unsafe {
-                let head = supply.arena.slab_of(*first as usize, class, shard);
-                let Some(head) = head.filter(|_| returned.left >> at & 1 != 0) else {
+                let granule = supply.arena.granule_of(*first as usize);
+                let head = granule.map_or(null_mut(), |granule| (*granule).head);
+                let is_own = !head.is_null()
+                    && (*head).class as usize == class
+                    && (*head).shard == shard
+                    && returned.left >> at & 1 != 0;
+                if !is_own {
                     others |= 1 << at;
                     at += 1;
                     continue;
-                };
+                }
                 if (*head).kind != Kind::Slab {
                     corruption(supply.os, Corruption::DoubleFree, *first as usize);
                 }
@@ -226,7 +232,10 @@ impl Slabs {
             if age == Age::Idle {
                 slab.put_idle(shape, supply.tick, &slots[..done]);
             }
-            if !slab.is_settled(shape) {
+            // Most often the slab has slots in use, and is on the list and in the tree that it belongs in.
+            let (head, slots) = (&*slab.0, shape.class.slots);
+            let room = if head.free > slots / 2 { Room::Much } else { Room::Some };
+            if !head.listed || head.room != room || head.free + 1 >= slots {
                 self.settle(supply, shape, slab, age, wait);
             }
             done

@@ -1,5 +1,5 @@
-//! How many resident pages of a bin's slabs hold nothing live or cached: what a purge returns, without the free
-//! slots next to live ones. For statistics; nothing is counted while slots come and go.
+//! The pages of a slab by what their slots are; and for statistics how many resident pages of a bin's slabs hold nothing
+//! live or cached: what a purge returns, without the free slots next to live ones. Nothing is counted while slots come and go.
 //!
 //! A slab with such a page is on the list that the sweep visits, or on the rest of that list during a sweep: slots came
 //! back since the sweep visited it, or the sweep has listed it again. So only these slabs are counted. The lock is
@@ -8,8 +8,9 @@
 //! overtook the count.
 
 use super::bin::Bin;
-use super::shape::Shape;
+use super::shape::{Shape, mask};
 use super::slab::Slab;
+use crate::base::exact::u32_of;
 use crate::os::Os;
 use core::ptr::null_mut;
 
@@ -54,6 +55,98 @@ impl Bin {
         }
         pages
     }
+}
+
+impl Slab {
+    /// After slots came back that no thread has used since the last tick: marks their pages as free since then, if nothing
+    /// else touched them.
+    ///
+    /// # Safety
+    /// The bin's lock is held, and [`Slab::put`] took the slots.
+    pub unsafe fn put_idle(self, shape: Shape, tick: u32, slots: &[*mut u8]) {
+        // SAFETY: the lock is held.
+        unsafe {
+            let (shape, base) = (self.shape(shape), (*self.0).base);
+            let slot_of = |address: usize| shape.class.slot_of(address - base);
+            let pages = slots
+                .iter()
+                .fold(0, |pages, &address| pages | shape.pages_of_slot(slot_of(address as usize)));
+            let pages = pages & !self.touched_since(tick);
+            (*self.0).seen |= self.free_pages(shape, pages);
+        }
+    }
+
+    /// The pages on which no slot is live or cached, among `pages`.
+    ///
+    /// # Safety
+    /// The bin's lock is held.
+    pub unsafe fn free_pages(self, shape: Shape, mut pages: u64) -> u64 {
+        // SAFETY: the lock is held.
+        let (shape, bitmap) = unsafe { (self.shape(shape), self.bitmap(shape)) };
+        let mut free = 0;
+        while pages != 0 {
+            let page = pages.trailing_zeros();
+            pages &= pages - 1;
+            let (first, end) = shape.slots_on_page(page);
+            if all_set(bitmap, first, end) {
+                free |= 1 << page;
+            }
+        }
+        free
+    }
+
+    /// Removes the slots on `pages`, which are all free, from the bitmap, or adds them again.
+    ///
+    /// # Safety
+    /// The bin's lock is held; when putting back, the slots were taken out with the same `pages`.
+    pub unsafe fn set_slots_on_pages(self, shape: Shape, pages: u64, free: bool) {
+        // SAFETY: the lock is held.
+        let (shape, bitmap) = unsafe { (self.shape(shape), self.bitmap(shape)) };
+        let mut changed = 0;
+        let mut rest = pages;
+        while rest != 0 {
+            let page = rest.trailing_zeros();
+            let count = (rest >> page).trailing_ones();
+            rest &= !mask(page, count);
+            let (first, end) = shape.slots_on_pages(page, count);
+            let words = first / 64..end.div_ceil(64);
+            let Some(bitmap) = bitmap.get_mut(words.clone()) else {
+                continue;
+            };
+            for (index, word) in words.zip(bitmap) {
+                let from = first.max(index * 64);
+                let slots = mask(u32_of(from % 64), u32_of((end - from).min(64)));
+                let now = if free { *word | slots } else { *word & !slots };
+                changed += (*word ^ now).count_ones();
+                *word = now;
+            }
+        }
+        if cfg!(ebb_mutation = "leaving_count") {
+            return;
+        }
+        // SAFETY: the lock is held.
+        unsafe {
+            if free {
+                (*self.0).free += changed;
+            } else {
+                (*self.0).free -= changed;
+            }
+        }
+    }
+}
+
+/// Whether all bits from `first` to before `end` are set.
+fn all_set(bitmap: &[u64], first: usize, end: usize) -> bool {
+    let mut at = first;
+    while at < end {
+        let bits = u32_of((64 - at % 64).min(end - at));
+        let want = mask(u32_of(at % 64), bits);
+        match bitmap.get(at / 64) {
+            Some(word) if word & want == want => at += bits as usize,
+            _ => return false,
+        }
+    }
+    true
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,7 +8,7 @@
 //! holds no data that is read.
 
 use super::shape::{Shape, mask};
-use crate::arena::granule::{Granule, Room};
+use crate::arena::granule::Granule;
 use crate::base::corrupt::Corruption;
 use crate::base::exact::u32_of;
 use crate::base::lock::Wait;
@@ -40,20 +40,6 @@ impl Slab {
     pub(super) unsafe fn is_whole(self, shape: Shape) -> bool {
         // SAFETY: the lock is held, and the slab is one (fn contract).
         unsafe { (*self.0).free == self.shape(shape).slots() }
-    }
-
-    /// Whether [`Slabs::settle`](super::slabs::Slabs::settle) has nothing to do: the slab is in the tree that fits, and on the list,
-    /// and has slots in use. Most often it is so.
-    ///
-    /// # Safety
-    /// The bin's lock is held, and the slab is of the shape's class.
-    #[inline]
-    pub(super) unsafe fn is_settled(self, shape: Shape) -> bool {
-        // SAFETY: the lock is held, and the slab is one (fn contract).
-        let slab = unsafe { &*self.0 };
-        let room = if slab.free > shape.class.slots / 2 { Room::Much } else { Room::Some };
-        // The last slot of a slab with a lead may not exist.
-        slab.listed && slab.room == room && slab.free + 1 < shape.class.slots
     }
 
     /// Makes a slab of fresh granules, with all slots free. `dirty` says that its pages may be
@@ -280,96 +266,6 @@ impl Slab {
             Ok(slots.len())
         }
     }
-
-    /// After slots came back that no thread has used since the last tick: marks their pages as free since then, if nothing
-    /// else touched them.
-    ///
-    /// # Safety
-    /// The bin's lock is held, and [`Slab::put`] took the slots.
-    pub unsafe fn put_idle(self, shape: Shape, tick: u32, slots: &[*mut u8]) {
-        // SAFETY: the lock is held.
-        unsafe {
-            let (shape, base) = (self.shape(shape), (*self.0).base);
-            let slot_of = |address: usize| shape.class.slot_of(address - base);
-            let pages = slots
-                .iter()
-                .fold(0, |pages, &address| pages | shape.pages_of_slot(slot_of(address as usize)));
-            let pages = pages & !self.touched_since(tick);
-            (*self.0).seen |= self.free_pages(shape, pages);
-        }
-    }
-
-    /// The pages on which no slot is live or cached, among `pages`.
-    ///
-    /// # Safety
-    /// The bin's lock is held.
-    pub unsafe fn free_pages(self, shape: Shape, mut pages: u64) -> u64 {
-        // SAFETY: the lock is held.
-        let (shape, bitmap) = unsafe { (self.shape(shape), self.bitmap(shape)) };
-        let mut free = 0;
-        while pages != 0 {
-            let page = pages.trailing_zeros();
-            pages &= pages - 1;
-            let (first, end) = shape.slots_on_page(page);
-            if all_set(bitmap, first, end) {
-                free |= 1 << page;
-            }
-        }
-        free
-    }
-
-    /// Removes the slots on `pages`, which are all free, from the bitmap, or adds them again.
-    ///
-    /// # Safety
-    /// The bin's lock is held; when putting back, the slots were taken out with the same `pages`.
-    pub unsafe fn set_slots_on_pages(self, shape: Shape, pages: u64, free: bool) {
-        // SAFETY: the lock is held.
-        let (shape, bitmap) = unsafe { (self.shape(shape), self.bitmap(shape)) };
-        let mut changed = 0;
-        let mut rest = pages;
-        while rest != 0 {
-            let page = rest.trailing_zeros();
-            let count = (rest >> page).trailing_ones();
-            rest &= !mask(page, count);
-            let (first, end) = shape.slots_on_pages(page, count);
-            let words = first / 64..end.div_ceil(64);
-            let Some(bitmap) = bitmap.get_mut(words.clone()) else {
-                continue;
-            };
-            for (index, word) in words.zip(bitmap) {
-                let from = first.max(index * 64);
-                let slots = mask(u32_of(from % 64), u32_of((end - from).min(64)));
-                let now = if free { *word | slots } else { *word & !slots };
-                changed += (*word ^ now).count_ones();
-                *word = now;
-            }
-        }
-        if cfg!(ebb_mutation = "leaving_count") {
-            return;
-        }
-        // SAFETY: the lock is held.
-        unsafe {
-            if free {
-                (*self.0).free += changed;
-            } else {
-                (*self.0).free -= changed;
-            }
-        }
-    }
-}
-
-/// Whether all bits from `first` to before `end` are set.
-fn all_set(bitmap: &[u64], first: usize, end: usize) -> bool {
-    let mut at = first;
-    while at < end {
-        let bits = u32_of((64 - at % 64).min(end - at));
-        let want = mask(u32_of(at % 64), bits);
-        match bitmap.get(at / 64) {
-            Some(word) if word & want == want => at += bits as usize,
-            _ => return false,
-        }
-    }
-    true
 }
 
 #[cfg(test)]
