@@ -141,7 +141,10 @@ impl Registry {
         let its = unsafe { cache.as_ref() };
         if its.enter() == Entered::Mine {
             // SAFETY: entered just now.
-            let can_be_left = unsafe { its.can_be_left() };
+            let can_be_left = unsafe {
+                its.check_newest(supply.os);
+                its.can_be_left()
+            };
             its.leave();
             let is_kept = |left: &AtomicPtr<Cache>| {
                 let (free, order) = (null_mut(), Ordering::Relaxed);
@@ -282,7 +285,8 @@ impl Registry {
     pub fn count_at<O: Os>(&self, os: &O, home: u16) -> usize {
         let mut count = 0;
         self.list.lock(os).for_each(|cache| {
-            count += usize::from(cache.home() == home && !cache.is_explicit());
+            let is_there = cache.home() == home && !cache.is_explicit();
+            count += usize::from(is_there && !self.is_left(cache));
         });
         count
     }

@@ -73,19 +73,15 @@ impl Cache {
     }
 
     /// Ends the process if one of the slots that the thread freed last was freed twice, or is none. Looks at stacks that
-    /// have changed since the last look, if it is time for one.
+    /// have changed since the last look.
     ///
     /// # Safety
     /// The caller has entered the cache.
-    #[inline]
-    unsafe fn check_newest<O: Os>(&self, os: &O) {
+    pub(super) unsafe fn check_newest<O: Os>(&self, os: &O) {
         // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
         unsafe {
             self.refills.with_mut(|refills| {
-                let Refills { count, tops: noted, .. } = &mut *refills;
-                if *count > ALWAYS && !count.is_multiple_of(RARELY) {
-                    return;
-                }
+                let Refills { tops: noted, .. } = &mut *refills;
                 self.stacks.with(|stacks| {
                     let tops = (&(*stacks).top)[1..=CLASSES].chunks(GROUP);
                     for (group, (tops, noted)) in tops.zip(noted.chunks_mut(GROUP)).enumerate() {
@@ -117,7 +113,10 @@ impl Cache {
     ) -> *mut u8 {
         // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
         unsafe {
-            self.check_newest(supply.os);
+            let refills = self.refills.with(|refills| (*refills).count);
+            if refills <= ALWAYS || refills.is_multiple_of(RARELY) {
+                self.check_newest(supply.os);
+            }
             if class <= RATIONED && self.is_rationed() {
                 return self.pop_ration(supply, bins, class);
             }

@@ -136,7 +136,7 @@ impl Slab {
 }
 
 /// Whether all bits from `first` to before `end` are set.
-fn all_set(bitmap: &[u64], first: usize, end: usize) -> bool {
+pub(super) fn all_set(bitmap: &[u64], first: usize, end: usize) -> bool {
     let mut at = first;
     while at < end {
         let bits = u32_of((64 - at % 64).min(end - at));

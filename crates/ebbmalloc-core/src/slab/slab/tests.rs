@@ -4,6 +4,7 @@ use super::*;
 use crate::base::lock::Wait;
 use crate::os::fake::Fake;
 use crate::size::{LEAD, leads};
+use crate::slab::free_pages::all_set;
 
 /// The shapes of all classes, without a lead and with one.
 fn shapes(page_shift: u32) -> impl Iterator<Item = Shape> {
