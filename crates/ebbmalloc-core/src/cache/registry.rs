@@ -257,21 +257,21 @@ impl Registry {
     /// Bytes in all caches that can be looked at, and the number of threads' caches.
     pub fn bytes<O: Os>(&self, os: &O, own: Option<&Cache>) -> (usize, usize) {
         let mut bytes = 0;
-        self.by_cache(os, own, |_, more| bytes += more);
+        self.by_cache(os, own, |_, more, _| bytes += more);
         (bytes, self.count(os))
     }
 
-    /// Tells of each cache the bytes in it, 0 where it cannot be looked at.
+    /// Tells of each cache the bytes in it, 0 where it cannot be looked at, and whether it is a thread's.
     pub fn by_cache<O: Os>(
         &self,
         os: &O,
         own: Option<&Cache>,
-        mut tell: impl FnMut(&Cache, usize),
+        mut tell: impl FnMut(&Cache, usize, bool),
     ) {
         self.for_each_seized(os, own, |cache, taken| {
             // SAFETY: seized by `for_each_seized`, or entered by the caller.
             let bytes = if taken { unsafe { cache.bytes() } } else { 0 };
-            tell(cache, bytes);
+            tell(cache, bytes, !cache.explicit && !self.is_left(cache));
         });
     }
 
@@ -285,8 +285,7 @@ impl Registry {
     pub fn count_at<O: Os>(&self, os: &O, home: u16) -> usize {
         let mut count = 0;
         self.list.lock(os).for_each(|cache| {
-            let is_there = cache.home() == home && !cache.is_explicit();
-            count += usize::from(is_there && !self.is_left(cache));
+            count += usize::from(cache.home() == home && !cache.is_explicit());
         });
         count
     }

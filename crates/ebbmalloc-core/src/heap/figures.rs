@@ -155,10 +155,10 @@ impl<O: Os> Heap<O> {
     pub fn figures(&self, own: Option<&Cache>, out: &mut [ArenaFigures; SHARDS]) -> usize {
         let shards = self.shards();
         *out = [ArenaFigures::NONE; SHARDS];
-        self.parts.caches.by_cache(&self.os, own, |cache, bytes| {
+        self.parts.caches.by_cache(&self.os, own, |cache, bytes, is_thread| {
             if cache.home() == 0 {
                 let arena = &mut out[usize::from(cache.shard()) % SHARDS];
-                arena.threads += usize::from(!cache.is_explicit());
+                arena.threads += usize::from(is_thread);
                 arena.cached += bytes;
             }
         });
@@ -178,9 +178,9 @@ impl<O: Os> Heap<O> {
         arena: &mut ArenaFigures,
     ) {
         *arena = ArenaFigures::NONE;
-        self.parts.caches.by_cache(&self.os, own, |cache, bytes| {
+        self.parts.caches.by_cache(&self.os, own, |cache, bytes, is_thread| {
             if cache.home() == explicit.home() {
-                arena.threads += usize::from(!cache.is_explicit());
+                arena.threads += usize::from(is_thread);
                 arena.cached += bytes;
             }
         });
