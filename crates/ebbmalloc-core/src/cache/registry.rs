@@ -137,26 +137,24 @@ impl Registry {
     /// # Safety
     /// As for [`Registry::detach`].
     pub unsafe fn leave<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
-        // SAFETY: the calling thread owns the cache (fn contract).
-        let its = unsafe { cache.as_ref() };
-        if its.enter() == Entered::Mine {
-            // SAFETY: entered just now.
-            let can_be_left = unsafe {
+        let is_kept = |left: &AtomicPtr<Cache>| {
+            let (free, order) = (null_mut(), Ordering::Relaxed);
+            left.load(order).is_null()
+                && left.compare_exchange(free, cache.as_ptr(), Ordering::Release, order).is_ok()
+        };
+        // SAFETY: the calling thread owns the cache (fn contract), and has entered it where that is asked for.
+        unsafe {
+            let its = cache.as_ref();
+            let can_be_left = its.enter() == Entered::Mine && {
                 its.check_newest(supply.os);
-                its.can_be_left()
+                let can_be_left = its.can_be_left();
+                its.leave();
+                can_be_left
             };
-            its.leave();
-            let is_kept = |left: &AtomicPtr<Cache>| {
-                let (free, order) = (null_mut(), Ordering::Relaxed);
-                left.load(order).is_null()
-                    && left.compare_exchange(free, cache.as_ptr(), Ordering::Release, order).is_ok()
-            };
-            if can_be_left && self.left.iter().any(is_kept) {
-                return;
+            if !can_be_left || !self.left.iter().any(is_kept) {
+                self.detach(supply, bins, cache);
             }
         }
-        // SAFETY: the fn contract.
-        unsafe { self.detach(supply, bins, cache) };
     }
 
     /// Whether a cache has no owner.
