@@ -22,7 +22,7 @@ const CLAIMED: usize = if cfg!(loom) { 1 } else { 4 };
 const STEP: usize = if cfg!(loom) { 1 } else { 96 };
 
 /// Caches that are left at a time: one for each processor of most machines.
-const LEFT: usize = if cfg!(loom) { 1 } else { 16 };
+pub const LEFT: usize = if cfg!(loom) { 1 } else { 16 };
 /// Most bytes in one of them.
 const LEFT_BYTES: usize = 256 << 10;
 

@@ -8,6 +8,7 @@ use crate::base::corrupt::{Corruption, corruption};
 use crate::base::lock::Wait;
 use crate::cache::cache::{Cache, Entered};
 use crate::cache::explicit::ExplicitArena;
+use crate::cache::registry::LEFT;
 use crate::os::Os;
 use crate::size::{CLASS, GRANULE, SMALL_MAX, class_of};
 use crate::slab::bin::Age;
@@ -123,7 +124,8 @@ impl<O: Os> Heap<O> {
     /// At the end of the process: ends it with a line if the calling thread's cache, or one that a thread left, holds what
     /// was freed wrongly. Waits for nothing: other threads still run.
     pub fn check_cache(&self, own: &Cache) {
-        let left = core::iter::from_fn(|| self.parts.caches.take_left());
+        // Other threads may leave more meanwhile.
+        let left = (0..LEFT).map_while(|_| self.parts.caches.take_left());
         // SAFETY: a cache lives until its owner unmakes it, which is the calling thread from here on, and does not.
         let left = left.map(|cache| unsafe { cache.as_ref() });
         for cache in core::iter::once(own).chain(left) {
