@@ -252,8 +252,9 @@ impl Symbols {
 impl Names {
     fn lines_of(&self, in_file: u64) -> Vec<Line> {
         let segment = self.segments.iter().find(|(from, to, _)| (*from..*to).contains(&in_file));
-        let Some((from, _, address)) = segment else { return Vec::new() };
-        let address = address.saturating_add(in_file - from);
+        // addr2line adds 1.
+        let address = segment.and_then(|(from, _, at)| at.checked_add(in_file - from));
+        let Some(address) = address.filter(|&it| it < u64::MAX) else { return Vec::new() };
         let mut lines = self.lines.as_ref().map(|it| inlined(it, address)).unwrap_or_default();
         if lines.is_empty() {
             lines.push(Line { function: String::new(), file: None, line: 0 });
