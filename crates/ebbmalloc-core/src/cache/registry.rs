@@ -125,11 +125,10 @@ impl Registry {
 
     /// A cache that a thread left; the calling thread owns it from here on.
     pub fn take_left(&self) -> Option<NonNull<Cache>> {
-        let taken = self.left.iter().map(|left| match left.load(Ordering::Relaxed).is_null() {
-            true => null_mut(),
-            false => left.swap(null_mut(), Ordering::Acquire),
-        });
-        taken.filter_map(NonNull::new).next()
+        self.left.iter().find_map(|left| {
+            NonNull::new(left.load(Ordering::Relaxed))?;
+            NonNull::new(left.swap(null_mut(), Ordering::Acquire))
+        })
     }
 
     /// Leaves a cache to the next thread, if it holds little and there is room; else does as [`Registry::detach`].

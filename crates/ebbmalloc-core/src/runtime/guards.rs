@@ -9,6 +9,7 @@ use super::profile::backtrace;
 use super::state::current;
 use super::thread;
 use crate::base::corrupt::Corruption;
+use crate::base::lock::Wait;
 use crate::heap::guarded::By;
 use crate::os::Os;
 use crate::size::QUANTUM;
@@ -52,7 +53,7 @@ fn end(what: Corruption, address: usize) -> ! {
 fn with_stack<R>(work: impl FnOnce(By) -> R) -> Option<R> {
     thread::set_apart(|| {
         let mut frames = [0; DEPTH];
-        let depth = backtrace::walk(&mut frames, &mut []);
+        let depth = backtrace::walk(&mut frames, &mut [], Wait::Yes);
         work(By { thread: HEAP.os.gettid(), stack: &frames[..depth] })
     })
 }

@@ -12,6 +12,7 @@ use super::lookup::quick_class;
 use super::profile::backtrace;
 use crate::base::corrupt::{self, Line};
 use crate::base::exact::usize_of;
+use crate::base::lock::Wait;
 use crate::heap::utilization::Memory;
 use crate::os::linux::NewFile;
 use crate::size::CLASS;
@@ -37,7 +38,7 @@ fn write(line: &[u8], address: usize) {
     let Some(file) = open() else { return };
     file.write(line);
     let mut frames = [0; DEPTH];
-    let depth = backtrace::try_walk(&mut frames);
+    let depth = backtrace::walk(&mut frames, &mut [], Wait::No);
     write_calls(&file, b"called at:\n", &mut frames[..depth].iter().copied());
     if let Some(record) = HEAP.parts.guarded.record(address) {
         let titles = [&b"allocated at:\n"[..], b"freed at:\n"];

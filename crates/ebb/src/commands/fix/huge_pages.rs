@@ -24,8 +24,10 @@ pub(super) fn note(desired: &Desired, text: &str) -> Option<String> {
         files.iter().flat_map(|it| [it.join("libc.so.6"), it.join(&folder).join("libc.so.6")]);
     let version = files.filter(|it| it.is_file()).find_map(|it| glibc::version_of(&it))?;
     let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
-    let huge = procfs::Meminfo::current().ok()?.anon_hugepages?;
-    asks(ARCH, version, &enabled).then(|| sentence(version, huge))
+    if !asks(ARCH, version, &enabled) {
+        return None;
+    }
+    Some(sentence(version, procfs::Meminfo::current().ok()?.anon_hugepages?))
 }
 
 fn sentence(version: Version, huge: u64) -> String {

@@ -2,7 +2,7 @@
 
 use super::super::hooks::hooks;
 use super::super::instance::HEAP;
-use crate::base::lock::{Lock, Rank};
+use crate::base::lock::{Lock, Rank, Wait};
 use core::cell::UnsafeCell;
 use ebbmalloc_unwind::{Host, Registers, Unwinder};
 
@@ -38,22 +38,14 @@ impl Host for Kernel {
 }
 
 /// Return addresses of the calling thread's stack, the innermost first, as many as `frames` takes, with their stack
-/// pointers; returns how many. The thread is marked as busy, so that no signal handler comes here.
+/// pointers; returns how many. A thread that waits is marked as busy, so that no signal handler comes here. Without waiting
+/// there are none while a walk is under way, which may be the thread's own.
 #[inline(never)]
-pub(crate) fn walk(frames: &mut [usize], stacks: &mut [usize]) -> usize {
+pub(crate) fn walk(frames: &mut [usize], stacks: &mut [usize], wait: Wait) -> usize {
     let here = Registers::here();
-    let _guard = LOCK.lock(&HEAP.os);
+    let Some(_guard) = LOCK.lock_if(&HEAP.os, wait) else { return 0 };
     // SAFETY: the lock is held; the registers are this very function's.
     unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames, stacks) }
-}
-
-/// The same in a thread that may be anywhere; nothing while a walk is under way, which may be its own.
-#[inline(never)]
-pub(crate) fn try_walk(frames: &mut [usize]) -> usize {
-    let here = Registers::here();
-    let Some(_guard) = LOCK.try_lock(&HEAP.os) else { return 0 };
-    // SAFETY: the lock is held; the registers are this very function's.
-    unsafe { (*GUARDED.unwinder.get()).walk(&Kernel, here, hooks().is_own_object, frames, &mut []) }
 }
 
 /// In the child of a fork.

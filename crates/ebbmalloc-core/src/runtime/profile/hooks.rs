@@ -3,6 +3,7 @@
 
 use super::backtrace;
 use crate::base::exact::u32_of;
+use crate::base::lock::Wait;
 use core::ffi::{CStr, c_char, c_uint, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -52,7 +53,7 @@ pub unsafe fn set_dump_listener(listener: *mut ()) {
 pub(super) fn walk(frames: &mut [usize], stacks: &mut [usize]) -> usize {
     let walk = WALK.load(Ordering::Acquire);
     if walk.is_null() {
-        return backtrace::walk(frames, stacks);
+        return backtrace::walk(frames, stacks, Wait::Yes);
     }
     let mut depth = 0;
     // SAFETY: the promise of who set it.
@@ -78,6 +79,6 @@ unsafe extern "C" fn walk_by_tables(frames: *mut *mut c_void, depth: *mut c_uint
     // SAFETY: the caller's arrays, as the type says.
     unsafe {
         let frames = core::slice::from_raw_parts_mut(frames.cast::<usize>(), most as usize);
-        *depth = u32_of(backtrace::walk(frames, &mut []));
+        *depth = u32_of(backtrace::walk(frames, &mut [], Wait::Yes));
     }
 }
