@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Reads a free-threaded CPython, whose objects are its own mimalloc's, and runs it under the preload: 3.13 of Debian's
-# sources, which no release of Debian has built so. Takes about ten minutes on two cores the first time.
+# Reads free-threaded CPythons, whose objects are their own mimalloc's, and runs them under the preload: 3.13 and 3.14 of
+# Debian's sources, which no release of Debian has built so. Takes about ten minutes each on two cores the first time.
 #
 #   ci/free-threaded.sh
 #
@@ -8,24 +8,28 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-folder=$PWD/target/pythons/free-threaded
-python=$folder/bin/python3.13t
+pythons=
 lacks() { echo "free-threaded.sh: $1" >&2; exit 3; }
 
-if [[ ! -x $python ]]; then
+# build RELEASE VERSION: as target/pythons/free-threaded-VERSION.
+build() {
+    local folder=$PWD/target/pythons/free-threaded-$2 sources=$PWD/target/pythons/free-threaded-$2.sources
+    pythons+=${pythons:+:}$folder/bin/python$2t
+    [[ ! -x $folder/bin/python$2t ]] || return 0
     command -v cc >/dev/null && command -v make >/dev/null || lacks "needs cc and make"
-    sources=$folder.sources
     rm -rf "${sources:?}" "${folder:?}"
-    ci/sources.sh trixie "$sources" python3.13
+    ci/sources.sh "$1" "$sources" "python$2"
     mkdir "$sources/build"
-    tar -xf "$sources"/python3.13_*.orig.tar.xz -C "$sources/build" --strip-components=1
+    tar -xf "$sources/python$2"_*.orig.tar.xz -C "$sources/build" --strip-components=1
     (cd "$sources/build" && ./configure -q --disable-gil --without-ensurepip --disable-test-modules --prefix="$folder" &&
-        make -s -j2 && make -s altinstall) >"$folder.log" 2>&1 || lacks "3.13 could not be built: $folder.log"
+        make -s -j2 && make -s altinstall) >"$folder.log" 2>&1 || lacks "$2 could not be built: $folder.log"
     rm -rf "$sources"
-fi
-"$python" --version
+}
 
-export EBB_TEST_PYTHON_FREE_THREADED=$python
+build trixie 3.13
+build sid 3.14
+
+export EBB_TEST_PYTHONS_FREE_THREADED=$pythons
 "${CARGO:-cargo}" test -p ebb-inspect --test cpython own_mimalloc:: -- --ignored
 "${CARGO:-cargo}" test -p ebbmalloc-cli --test why own_mimalloc -- --ignored
-EBB_TEST_PYTHONS=$python "${CARGO:-cargo}" test -p ebbmalloc-c --test preload pythons::
+EBB_TEST_PYTHONS=$pythons "${CARGO:-cargo}" test -p ebbmalloc-c --test preload pythons::

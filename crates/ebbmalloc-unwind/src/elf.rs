@@ -15,8 +15,13 @@ pub struct Tables {
     pub index: usize,
     /// Its length.
     pub index_bytes: usize,
-    /// After the last byte of the segment that it and `.eh_frame` are in.
+    /// The segment that it and `.eh_frame` are in, and after its last byte.
+    pub start: usize,
     pub end: usize,
+    /// Where that segment begins in the file.
+    pub file_start: usize,
+    /// The module's first bytes, which are its headers: where they are mapped, and how many.
+    pub headers: (usize, usize),
     /// A sum over the module's headers, to know it again.
     pub identity: usize,
 }
@@ -52,14 +57,25 @@ pub fn tables(host: &impl Host, base: usize, pc: usize) -> Option<Tables> {
         }
     }
     let (bias, (index, index_bytes)) = (bias?, index.filter(|_| has_code)?);
-    let end = (0..count.min(PROGRAM_HEADERS_MOST)).find_map(|number| {
+    let (start, end, file_start) = (0..count.min(PROGRAM_HEADERS_MOST)).find_map(|number| {
         let (kind, start, file_bytes) = header(host, base + headers + number * 56)?;
         let inside = kind == PT_LOAD && index >= start && index - start < file_bytes;
-        inside.then(|| bias.wrapping_add(start + file_bytes))
+        let file_start = word(headers + number * 56 + 8)?;
+        let begin = bias.wrapping_add(start);
+        inside.then(|| (begin, begin.wrapping_add(file_bytes), file_start))
     })?;
     let index = bias.wrapping_add(index);
+    let headers = (base, headers + count.min(PROGRAM_HEADERS_MOST) * 56);
     let there = host.is_readable(index) && host.is_readable((end - 8) & !7);
-    (there && index_bytes <= end - index).then_some(Tables { index, index_bytes, end, identity })
+    (there && index_bytes <= end - index).then_some(Tables {
+        index,
+        index_bytes,
+        start,
+        end,
+        file_start,
+        headers,
+        identity,
+    })
 }
 
 /// Type, address and length of the segment whose program header is at `address`.

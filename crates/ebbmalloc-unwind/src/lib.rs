@@ -3,8 +3,9 @@
 //!
 //! Used by the heap profile of ebbmalloc. A frame is left by what the unwind tables of its module say
 //! (`.eh_frame`, found through `.eh_frame_hdr`, read by the crate `gimli`), and where there are none by
-//! the frame pointer. What the tables say about an address is remembered, so that a frame costs two or
-//! three loads. Where modules lie is read from the kernel's list of mappings, never from the loader,
+//! the frame pointer. Tables are read from the module's file where that is possible: a page that is read in
+//! memory becomes resident, with fifteen next to it. What they say about an address is remembered, so that a
+//! frame costs two or three loads. Where modules lie is read from the kernel's list of mappings, never from the loader,
 //! which would take its lock.
 //!
 //! What always holds: memory on the stack is read only after the kernel was asked whether it can be; a
@@ -55,6 +56,7 @@ mod rules;
 mod tests;
 mod walk;
 
+use core::ffi::CStr;
 pub use registers::Registers;
 pub use walk::Unwinder;
 
@@ -65,7 +67,15 @@ pub trait Host {
 
     /// Calls `each` with the text of /proc/self/maps, piece by piece; false if it cannot be had.
     fn read_maps(&self, each: &mut dyn FnMut(&[u8])) -> bool;
+
+    /// Calls `work` with what reads the file `name`, if it can be opened; otherwise not. This default opens none.
+    fn read_file(&self, name: &CStr, work: &mut dyn FnMut(&ReadAt)) {
+        let _ = (name, work);
+    }
 }
+
+/// Fills a buffer from a place on; false if that cannot be read.
+pub type ReadAt<'a> = dyn Fn(usize, &mut [u8]) -> bool + 'a;
 
 /// Pages are at least that long: what is readable at one place is, as far as the next multiple.
 const PAGE: usize = 4096;

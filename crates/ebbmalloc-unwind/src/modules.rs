@@ -3,9 +3,12 @@
 use crate::Host;
 use crate::elf::{self, Tables};
 use crate::maps::{Lines, Mapping};
+use core::ffi::CStr;
 
 /// Executable mappings that are known; what lies beyond has no tables.
 const MOST: usize = 1024;
+/// Room for the names of their files: 600 of a hundred bytes.
+const NAMES_BYTES: usize = 60 << 10;
 /// Walks between two readings of the list, at most, for addresses that it does not know.
 const PATIENCE_MOST: u32 = 4096;
 
@@ -16,6 +19,8 @@ struct Code {
     end: usize,
     /// Where its file's first byte is mapped, 0 if it is nowhere.
     base: usize,
+    /// Where its file's name begins in `names`: with an empty one if it has none.
+    name: usize,
     /// Whether `tables` was asked for: a module's headers are read when one of its functions is first met, since each page of
     /// a file that is read becomes resident.
     is_read: bool,
@@ -26,6 +31,9 @@ struct Code {
 pub struct Modules {
     codes: [Code; MOST],
     count: usize,
+    /// Names of files, each with a zero after it.
+    names: [u8; NAMES_BYTES],
+    names_bytes: usize,
     /// Walks to let pass before the list is read again, and how many that were last time.
     wait: u32,
     patience: u32,
@@ -34,8 +42,16 @@ pub struct Modules {
 impl Modules {
     /// Nothing is known yet. All of it is zero.
     pub const fn new() -> Self {
-        const NOTHING: Code = Code { start: 0, end: 0, base: 0, is_read: false, tables: None };
-        Self { codes: [NOTHING; MOST], count: 0, wait: 0, patience: 0 }
+        const NOTHING: Code =
+            Code { start: 0, end: 0, base: 0, name: 0, is_read: false, tables: None };
+        Self {
+            codes: [NOTHING; MOST],
+            count: 0,
+            names: [0; NAMES_BYTES],
+            names_bytes: 0,
+            wait: 0,
+            patience: 0,
+        }
     }
 
     /// At the beginning of a walk.
@@ -65,6 +81,12 @@ impl Modules {
         code.tables.filter(|_| code.tables == now)
     }
 
+    /// The name of the file with the code at `pc`.
+    pub fn name(&self, pc: usize) -> Option<&CStr> {
+        let from = self.names.get(self.find(pc)?.name..)?;
+        CStr::from_bytes_until_nul(from).ok().filter(|name| !name.is_empty())
+    }
+
     /// Whether what is known of `pc` is out of date.
     pub fn is_stale(&self, host: &impl Host, pc: usize) -> bool {
         self.find(pc).is_some_and(|code| {
@@ -87,7 +109,8 @@ impl Modules {
         if self.wait > 0 {
             return false;
         }
-        self.count = 0;
+        // A name of no bytes stands at the beginning.
+        (self.count, self.names_bytes) = (0, 1);
         let mut lines = Lines::new();
         let (mut file, mut base) = ((0, 0), 0);
         let read = host.read_maps(&mut |text| {
@@ -108,10 +131,18 @@ impl Modules {
     }
 
     fn add(&mut self, mapping: Mapping, base: usize) {
-        if let Some(place) = self.codes.get_mut(self.count) {
-            let Mapping { start, end, .. } = mapping;
-            *place = Code { start, end, base, is_read: false, tables: None };
-            self.count += 1;
+        let Some(place) = self.codes.get_mut(self.count) else { return };
+        let Mapping { start, end, name: text, .. } = mapping;
+        let mut name = 0;
+        if let Some((zero, room)) =
+            self.names[self.names_bytes..].get_mut(..=text.len()).and_then(<[u8]>::split_last_mut)
+        {
+            room.copy_from_slice(text);
+            *zero = 0;
+            name = self.names_bytes;
+            self.names_bytes += text.len() + 1;
         }
+        *place = Code { start, end, base, name, is_read: false, tables: None };
+        self.count += 1;
     }
 }

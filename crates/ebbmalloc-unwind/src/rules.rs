@@ -2,10 +2,12 @@
 
 use crate::elf::Tables;
 use crate::registers::{FP, RETURN, SP};
+use crate::{Host, ReadAt};
+use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Pointer, Register, RegisterRule,
-    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
+    BaseAddresses, CfaRule, EhFrame, NativeEndian, Register, RegisterRule, UnwindContext,
+    UnwindContextStorage, UnwindSection, UnwindTableRow,
 };
 
 /// How to get from a frame to its caller's.
@@ -39,71 +41,135 @@ impl UnwindContextStorage<usize> for Storage {
 
 type Context = UnwindContext<usize, Storage>;
 
-/// What gimli works in, made at its first use: too long for a small stack.
+/// Bytes that are read of a function's entry, with the common entry that it refers to. Compilers make some of
+/// 3 KiB.
+const ROOM_BYTES: usize = 4096;
+/// Bytes of it for the common entry: at most some 40 are used.
+const SHARED_BYTES: u32 = 128;
+/// Entries of the index that are read at once.
+const ENTRIES: usize = 32;
+const ENTRY_BYTES: usize = 8;
+/// Version 1; `.eh_frame`'s address, the number of entries, and entries of four bytes each, those relative to the index.
+const INDEX_HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+const INDEX_HEAD_BYTES: usize = 12;
+
+/// What gimli works in, made at its first use, and what was read: too long for a small stack.
 pub struct Reader {
     context: MaybeUninit<Context>,
     ready: bool,
+    room: [u8; ROOM_BYTES],
 }
 
 impl Reader {
     /// Nothing.
     pub const fn new() -> Self {
-        Self { context: MaybeUninit::uninit(), ready: false }
+        Self { context: MaybeUninit::uninit(), ready: false, room: [0; ROOM_BYTES] }
     }
 
-    /// What `tables` say about `pc`.
+    /// What `tables` say about `pc`: read from the file `name`, if that is the one that is mapped, else in memory.
     ///
     /// # Safety
     /// The tables are those of a module that stays loaded meanwhile.
-    pub unsafe fn rule(&mut self, tables: &Tables, pc: usize) -> Rule {
-        // SAFETY: `look_up` asks for what this function asks for: the module of `tables` stays loaded.
-        unsafe { self.look_up(tables, pc) }.unwrap_or(Rule::FramePointer)
+    pub unsafe fn rule(
+        &mut self,
+        host: &impl Host,
+        tables: &Tables,
+        name: Option<&CStr>,
+        pc: usize,
+    ) -> Rule {
+        let in_memory = |at: usize, into: &mut [u8]| {
+            // SAFETY: headers and segment are as long as `elf::tables` found them, and stay mapped (fn contract). `into` is apart
+            // from them.
+            unsafe {
+                core::ptr::copy_nonoverlapping(at as *const u8, into.as_mut_ptr(), into.len())
+            };
+            true
+        };
+        let mut rule = None;
+        if let Some(name) = name {
+            host.read_file(name, &mut |read_at| {
+                if self.is_mapped(tables, read_at, &in_memory) {
+                    let in_file = |at: usize, into: &mut [u8]| {
+                        read_at(at - tables.start + tables.file_start, into)
+                    };
+                    rule = self.look_up(tables, pc, &in_file);
+                }
+            });
+        }
+        rule.or_else(|| self.look_up(tables, pc, &in_memory)).unwrap_or(Rule::FramePointer)
     }
 
-    fn context(&mut self) -> &mut Context {
+    /// Whether a file has the headers that are mapped.
+    fn is_mapped(&mut self, tables: &Tables, file: &ReadAt, memory: &ReadAt) -> bool {
+        let (at, bytes) = tables.headers;
+        let Some(room) = self.room.get_mut(..2 * bytes) else { return false };
+        let (one, other) = room.split_at_mut(bytes);
+        file(0, one) && memory(at, other) && one == other
+    }
+
+    fn context(&mut self) -> (&mut Context, &[u8]) {
         if !self.ready {
             self.context.write(Context::new_in());
             self.ready = true;
         }
         // SAFETY: `ready` is set only after `context` was written.
-        unsafe { self.context.assume_init_mut() }
+        (unsafe { self.context.assume_init_mut() }, &self.room)
     }
 
-    /// # Safety
-    /// As for [`Reader::rule`].
-    unsafe fn look_up(&mut self, tables: &Tables, pc: usize) -> Option<Rule> {
-        let bytes = |start: usize, len| {
-            // SAFETY: index and frames lie in a segment of the module, which stays loaded during the call (fn contract) and is
-            // mapped for reading only. The bounds of `frames` are checked below before they are used.
-            unsafe { core::slice::from_raw_parts(start as *const u8, len) }
-        };
-        let index = EhFrameHdr::new(bytes(tables.index, tables.index_bytes), NativeEndian);
-        let bases = BaseAddresses::default().set_eh_frame_hdr(tables.index as u64);
-        let index = index.parse(&bases, 8).ok()?;
-        let Pointer::Direct(frames) = index.eh_frame_ptr() else {
-            return None;
-        };
-        let frames_at = usize::try_from(frames).ok()?;
-        let frames_bytes = tables.end.checked_sub(frames_at)?;
-        let segment = tables.index.min(frames_at);
-        // `.eh_frame` lies in the segment of its index.
-        if frames_at < segment || tables.index.abs_diff(frames_at) > tables.end - segment {
-            return None;
-        }
-        let bases = bases.set_eh_frame(frames);
-        let frames = EhFrame::new(bytes(frames_at, frames_bytes), NativeEndian);
-        let table = index.table()?;
-        let row = table
-            .unwind_info_for_address(
-                &frames,
-                &bases,
-                self.context(),
-                pc as u64,
-                EhFrame::cie_from_offset,
-            )
-            .ok()?;
+    /// `read` is asked for bytes between `tables.start` and `tables.end`.
+    #[inline(never)]
+    fn look_up(&mut self, tables: &Tables, pc: usize, read: &ReadAt) -> Option<Rule> {
+        const SHARED: usize = SHARED_BYTES as usize;
+        let at = find(tables, pc, read)?;
+        // The common entry comes first, then that of the function, which has the distance to it.
+        let room = &mut self.room[SHARED..];
+        let bytes = room.len().min(tables.end - at);
+        read(at, &mut room[..bytes]).then_some(())?;
+        let distance = word(room, 4)?;
+        let shared = (at + 4).checked_sub(distance as usize)?;
+        (tables.start..at).contains(&shared).then_some(())?;
+        room[4..8].copy_from_slice(&(SHARED_BYTES + 4).to_ne_bytes());
+        let shared_bytes = SHARED.min(tables.end - shared);
+        read(shared, &mut self.room[..shared_bytes]).then_some(())?;
+        let bases = BaseAddresses::default().set_eh_frame((at - SHARED) as u64);
+        let (context, room) = self.context();
+        let frames = EhFrame::new(&room[..SHARED + bytes], NativeEndian);
+        let own = frames.fde_from_offset(&bases, SHARED.into(), EhFrame::cie_from_offset);
+        let row = own.ok()?.unwind_info_for_address(&frames, &bases, context, pc as u64).ok()?;
         rule_of(row)
     }
+}
+
+/// The word of four bytes at `offset`.
+fn word(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+}
+
+/// Where the description of the function at `pc` lies: by the index, whose entries are ordered pairs of a function's address
+/// and its description's, relative to the index.
+fn find(tables: &Tables, pc: usize, read: &ReadAt) -> Option<usize> {
+    let mut head = [0; INDEX_HEAD_BYTES];
+    let count = (tables.index_bytes.checked_sub(head.len())?) / ENTRY_BYTES;
+    read(tables.index, &mut head).then_some(())?;
+    let count = (word(&head, 8)? as usize).min(count);
+    let entries = tables.index + head.len();
+    let relative = |bytes: &[u8], offset| {
+        let distance = word(bytes, offset)?.cast_signed();
+        Some(tables.index.wrapping_add_signed(distance as isize))
+    };
+    let (mut first, mut end) = (0, count);
+    let mut some = [0; ENTRIES * ENTRY_BYTES];
+    while end - first > ENTRIES {
+        let middle = first.midpoint(end);
+        read(entries + middle * ENTRY_BYTES, &mut some[..4]).then_some(())?;
+        if relative(&some, 0)? <= pc { first = middle } else { end = middle }
+    }
+    let some = &mut some[..(end - first) * ENTRY_BYTES];
+    read(entries + first * ENTRY_BYTES, some).then_some(())?;
+    let is_before = |entry: &&[u8]| relative(entry, 0).is_some_and(|start| start <= pc);
+    let at = relative(some.chunks(ENTRY_BYTES).take_while(is_before).last()?, 4)?;
+    let is_inside = head[..4] == INDEX_HEAD && tables.start <= at && at < tables.end;
+    is_inside.then_some(at)
 }
 
 fn rule_of(row: &UnwindTableRow<usize, Storage>) -> Option<Rule> {

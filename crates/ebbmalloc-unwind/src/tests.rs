@@ -1,6 +1,7 @@
 //! Walks of real stacks: this test's own.
 
-use crate::{Host, Registers, Unwinder};
+use crate::{Host, ReadAt, Registers, Unwinder};
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
@@ -9,11 +10,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Process {
     memory: File,
     readings: AtomicUsize,
+    /// What the files are that can be opened; `None`: none can be.
+    files: Option<Files>,
+    pieces: AtomicUsize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Files {
+    Theirs,
+    Unreadable,
 }
 
 impl Process {
     fn new() -> Self {
-        Self { memory: File::open("/proc/self/mem").unwrap(), readings: AtomicUsize::new(0) }
+        let memory = File::open("/proc/self/mem").unwrap();
+        let (readings, pieces) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { memory, readings, files: None, pieces }
     }
 }
 
@@ -28,6 +40,15 @@ impl Host for Process {
         let text = fs::read("/proc/self/maps").unwrap();
         text.chunks(1000).for_each(each);
         true
+    }
+
+    fn read_file(&self, name: &CStr, work: &mut dyn FnMut(&ReadAt)) {
+        let Some(kind) = self.files else { return };
+        let file = File::open(name.to_str().unwrap()).unwrap();
+        work(&|at, into| {
+            self.pieces.fetch_add(1, Ordering::Relaxed);
+            file.read_exact_at(into, at as u64).is_ok() && kind == Files::Theirs
+        });
     }
 }
 
@@ -74,6 +95,26 @@ fn every_level_of_a_recursion_is_found_up_to_the_threads_beginning() {
     let again = deeper(50, &mut || walk_here(&mut unwinder, &process, 500));
     assert_eq!(frames.len(), again.len());
     assert_eq!(process.readings.load(Ordering::Relaxed), 1);
+}
+
+/// 20 frames, how many there are, and how often a file was read.
+#[inline(never)]
+fn with_files(files: Option<Files>) -> (Vec<usize>, usize, usize) {
+    let process = Process { files, ..Process::new() };
+    let mut unwinder = Box::new(Unwinder::new());
+    let frames = deeper(20, &mut || walk_here(&mut unwinder, &process, 500));
+    (frames[..20].to_vec(), frames.len(), process.pieces.into_inner())
+}
+
+#[test]
+fn tables_in_the_file_say_what_those_in_memory_say() {
+    let (frames, count, reads) = with_files(None);
+    assert!(count > 22 && reads == 0);
+    let (in_file, count_in_file, reads) = with_files(Some(Files::Theirs));
+    assert_eq!((&in_file, count_in_file), (&frames, count));
+    let (unreadable, count_unreadable, failed) = with_files(Some(Files::Unreadable));
+    assert_eq!((unreadable, count_unreadable), (frames, count));
+    assert!(failed > 0 && reads > 4 * failed, "{reads} {failed}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Unwinder {
         }
         let rule = match self.modules.tables(host, pc) {
             // SAFETY: they were there just now, and the caller's code is in the same module.
-            Some(tables) => unsafe { self.reader.rule(&tables, pc) },
+            Some(tables) => unsafe { self.reader.rule(host, &tables, self.modules.name(pc), pc) },
             None => Rule::FramePointer,
         };
         // An address that is not known yet may be later.

@@ -78,6 +78,19 @@ impl Linux {
         complete
     }
 
+    /// Calls `work` with what fills a buffer from a place of the file at `path` on, true if that could be read; not if it
+    /// cannot be opened. A pipe is not waited for.
+    pub fn with_file(&self, path: &CStr, work: impl FnOnce(&dyn Fn(usize, &mut [u8]) -> bool)) {
+        let Ok(file) = open(path, O_CLOEXEC | O_NONBLOCK, 0) else { return };
+        work(&|at, room| {
+            let arguments = [file, room.as_mut_ptr() as usize, room.len(), at];
+            // SAFETY: `room` is writable for as many bytes as we say.
+            let read = unsafe { call(nr::PREAD64, arguments) };
+            read == Ok(room.len())
+        });
+        close(file);
+    }
+
     /// Whether the eight bytes at `address` can be read. The kernel is asked to set a signal mask from
     /// there in a way that there is none: it reads before it refuses.
     pub fn is_readable(&self, address: usize) -> bool {

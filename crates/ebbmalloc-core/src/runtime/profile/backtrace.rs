@@ -4,7 +4,8 @@ use super::super::hooks::hooks;
 use super::super::instance::HEAP;
 use crate::base::lock::{Lock, Rank, Wait};
 use core::cell::UnsafeCell;
-use ebbmalloc_unwind::{Host, Registers, Unwinder};
+use core::ffi::CStr;
+use ebbmalloc_unwind::{Host, ReadAt, Registers, Unwinder};
 
 /// One walk at a time: a walk is some microseconds, and there are few.
 static LOCK: Lock<()> = Lock::new(Rank::Profile, ());
@@ -34,6 +35,12 @@ impl Host for Kernel {
         // SAFETY: the walk has the lock.
         let room = unsafe { &mut *GUARDED.piece.get() };
         HEAP.os.read_pieces(c"/proc/self/maps", room, each)
+    }
+
+    fn read_file(&self, name: &CStr, work: &mut dyn FnMut(&ReadAt)) {
+        if !HEAP.os.is_confined() {
+            HEAP.os.with_file(name, work);
+        }
     }
 }
 
