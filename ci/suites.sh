@@ -3,9 +3,11 @@
 #
 #   ci/suites.sh [-p PRELOAD] [-r RELEASE] [-t TARGET] [SUITE]...
 #
-# SUITE: perl ruby php redis git (all of Debian's sources; the default), and cpython numpy pandas pydantic orjson sqlalchemy
-# django memray. PRELOAD: target/release/libebbmalloc.so. RELEASE: Debian's, bookworm. perl, ruby and php are the installed
-# ones, with the tests of their sources; redis and git are built.
+# SUITE: perl ruby php redis git (all of Debian's sources; the default), postgresql mariadb node rust nginx, and cpython numpy
+# pandas pydantic orjson sqlalchemy django memray. PRELOAD: target/release/libebbmalloc.so. RELEASE: Debian's, bookworm. perl,
+# ruby, php, postgresql and nginx are the installed ones, with the tests of their sources; redis and git are built; node is
+# npm's, of the version that Debian has the source of. NGINX_TESTS: the folder of nginx-tests, which Debian does not have.
+# rust: the standard library's tests with the crate as global allocator.
 # TARGET: cpython's tests, separated by commas, instead of the list below; "all" is every one. PYTHON names another
 # interpreter than python3; it needs venv, pip and, for cpython, the module test. Packages are installed into
 # target/suites/venv; those whose wheels have no tests are downloaded as source too.
@@ -102,6 +104,102 @@ run_git() {
 }
 failed_git() { sed -n -E 's/^not ok ([0-9]+ - .*[^#].*)$/\1/p' "$1" | grep -v '# TODO known breakage' || true; }
 tests_git() { grep -cE '^(ok|not ok) [0-9]' "$1"; }
+
+# unpack_packages PACKAGE...: Debian's packages for this machine, unpacked once into target/suites/deb, not installed.
+unpack_packages() {
+    mkdir -p "$root/deb/archives"
+    local package
+    for package; do
+        if ! ls "$root/deb/archives/${package}"_* >/dev/null 2>&1; then
+            (cd "$root/deb/archives" && apt-get -qq -o APT::Sandbox::User=root download "$package") >&2 || exit 3
+            dpkg -x "$root/deb/archives/$package"_*.deb "$root/deb"
+        fi
+    done
+}
+
+# Its server does not run as root.
+prepare_postgresql() {
+    unpack postgresql-15
+    unpack_packages postgresql-server-dev-15
+    local folder=$root/postgresql-15 file
+    for file in src/test/regress/regress contrib/spi/refint contrib/spi/autoinc; do
+        cc -O1 -fPIC -shared -w -I"$root/deb/usr/include/postgresql/15/server" -I/usr/include/postgresql \
+            -I"$root/deb/usr/include/postgresql/internal" -o "$folder/src/test/regress/$(basename $file).so" "$folder/$file.c"
+    done
+    ((UID != 0)) || chown -R postgres "$folder/src/test/regress"
+}
+run_postgresql() {
+    local as=() installed=/usr/lib/postgresql/15
+    ((UID != 0)) || as=(runuser -u postgres --)
+    (cd "$root/postgresql-15/src/test/regress" && as_asked "${as[@]}" "$installed/lib/pgxs/src/test/regress/pg_regress" \
+        --inputdir=. --dlpath=. --bindir="$installed/bin" --temp-instance=./instance --no-locale --encoding=UTF8 \
+        --max-concurrent-tests=20 --schedule=parallel_schedule)
+}
+failed_postgresql() { sed -n -E 's/^(test)? +([a-z_0-9]+) +\.\.\. FAILED.*/\2/p' "$1"; }
+tests_postgresql() { grep -cE '\.\.\. (ok|FAILED)' "$1"; }
+
+# Tests that Debian's binaries cannot run are skipped by mtr itself.
+prepare_mariadb() {
+    unpack_packages mariadb-{server,server-core,client,client-core,test,test-data}
+}
+run_mariadb() {
+    (cd "$root/deb/usr/share/mysql/mysql-test" && as_asked perl ./mysql-test-run.pl --force --max-test-fail=0 --parallel=2 --retry=0 \
+        --testcase-timeout=10 --suite-timeout=600 --vardir="$root/mariadb" --suite="${MARIADB_SUITES:-main}")
+}
+failed_mariadb() { sed -n -E "s/^([a-z_0-9.]+( '[^']+')?) +w[0-9]+ \\[ fail \\].*/\1/p" "$1"; }
+tests_mariadb() { grep -cE '\[ (pass|fail) \]' "$1"; }
+
+prepare_node() {
+    unpack nodejs
+    local version
+    version=$(ls "$root/sources" | sed -n -E 's/^nodejs_([0-9.]+).*\.orig\.tar.*/\1/p')
+    npm install --silent --no-fund --no-audit --prefix "$root/node" "node@$version" >&2 || exit 3
+}
+run_node() {
+    (cd "$root/nodejs" && as_asked python3 tools/test.py -p tap -j 2 --shell="$root/node/node_modules/node/bin/node" parallel)
+}
+failed_node() { sed -n -E 's/^not ok [0-9]+ ([^ ]+).*/\1/p' "$1"; }
+tests_node() { grep -cE '^(ok|not ok) [0-9]' "$1"; }
+
+# alloc's tests (of collections, strings, Rc, Arc, formatting) and those of std that are programs of their own, by the rustc
+# they belong to. A copy of each program's root has the allocator where `how` is not plain.
+prepare_rust() {
+    unpack_packages rust-web-src rustc-web libstd-rust-web-dev libstd-rust-web-1.96 libllvm22
+    local file
+    [[ ! -d $root/rust ]] || return 0
+    mkdir "$root/rust.part"
+    cp -r "$root"/deb/usr/src/rustc-*/library/{alloc,alloctests,core,std} "$root/rust.part"
+    cd "$root/rust.part"
+    printf '[workspace]\nmembers = ["alloctests", "std"]\nresolver = "3"\n' >Cargo.toml
+    printf '\n[dependencies]\nebbmalloc = { path = "%s" }\n' "$OLDPWD/crates/ebbmalloc" >>alloctests/Cargo.toml
+    { printf '[package]\nname = "stdtests"\nedition = "2024"\n[lib]\npath = "none.rs"\n'
+        sed -n -e '/^\[\[test/,/^$/p' -e '/^\[dev-dep/,/^$/p' std/Cargo.toml
+        tail -2 alloctests/Cargo.toml; } >std/Cargo.new
+    mv std/Cargo.new std/Cargo.toml && touch std/none.rs
+    # As part of std's own crate, it needs no such line.
+    sed -i '1i #![feature(sync_poison_mod)]' std/tests/sync/lib.rs
+    for file in alloctests/{,tests/}lib.rs std/tests/*.rs std/tests/*/lib.rs; do
+        printf '\n#[cfg(ebbmalloc)]\n#[global_allocator]\nstatic EBBMALLOC: ebbmalloc::Ebbmalloc = ebbmalloc::Ebbmalloc;\n' >>"$file"
+    done
+    cd "$OLDPWD" && mv "$root/rust.part" "$root/rust"
+}
+run_rust() {
+    local flags=
+    [[ $how == plain ]] || flags="--cfg ebbmalloc"
+    (cd "$root/rust" && LD_LIBRARY_PATH=$root/deb/usr/lib/$(uname -m)-linux-gnu RUSTC=$root/deb/usr/bin/rustc RUSTC_BOOTSTRAP=1 \
+        RUSTFLAGS="$flags -A warnings" CARGO_TARGET_DIR=$root/rust/target.$how cargo test --workspace --no-fail-fast --lib --tests)
+}
+failed_rust() { sed -n -E -e 's/^test (.*) \.\.\. FAILED/\1/p' -e 's/^error: (could not compile.*)/\1/p' "$1"; }
+tests_rust() { sed -n -E 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed.*/\1 \2/p' "$1" | awk '{ n += $1 + $2 } END { print n }'; }
+
+prepare_nginx() {
+    [[ -r ${NGINX_TESTS:-}/lib/Test/Nginx.pm ]] || { echo "suites.sh: NGINX_TESTS names no folder of nginx-tests" >&2; exit 3; }
+}
+run_nginx() {
+    (cd "$NGINX_TESTS" && TEST_NGINX_BINARY=/usr/sbin/nginx TEST_NGINX_GLOBALS='user root;' as_asked prove -j 2 .)
+}
+failed_nginx() { sed -n -E 's/^(\.\/)?([a-z_0-9]+\.t) +\(Wstat.*/\2/p' "$1"; }
+tests_nginx() { sed -n -E 's/^Files=[0-9]+, Tests=([0-9]+).*/\1/p' "$1"; }
 
 # --- CPython and packages
 
