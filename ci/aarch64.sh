@@ -21,6 +21,7 @@ ulimit -v 33554432
 cargo build --quiet --release -p ebbmalloc-c --target $target
 library=$(realpath "$CARGO_TARGET_DIR/$target/release/libebbmalloc.so")
 work=$(mktemp -d)
+options=
 trap 'rm -rf "$work"' EXIT
 failures=0
 
@@ -30,11 +31,17 @@ if aarch64-linux-gnu-nm -D "$library" | grep ' U '; then
     failures=$((failures + 1))
 fi
 
+compile() { # OUT NAME OPTION...
+    out=$1 name=$2
+    shift 2
+    aarch64-linux-gnu-gcc -O1 -g -pthread -w -fno-builtin -o "$out" "crates/ebbmalloc-c/tests/programs/$name.c" "$@"
+}
+
 run() {
     program=$1
     shift
-    aarch64-linux-gnu-gcc -O1 -g -pthread -w -fno-builtin -o "$work/$program" \
-        "crates/ebbmalloc-c/tests/programs/$program.c"
+    # shellcheck disable=SC2086
+    compile "$work/$program" "$program" $options
     status=0
     timeout 300 qemu-aarch64 -L "$root" -E LD_PRELOAD="$library" -E EBB_TEST_LIBRARY="$library" \
         "$work/$program" "$@" >"$work/out" 2>&1 || status=$?
@@ -58,6 +65,13 @@ CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $root" \
     cargo test --quiet --target $target -p ebbmalloc-core --lib os::linux -- --test-threads 1 \
     --skip refused --skip a_fork_without_handlers_is_noticed_once || failures=$((failures + 1))
 for case in alignments sizes contents; do run interfaces $case; done
+# Resolvers that allocate: after the library is relocated, and before.
+options=-fno-plt
+run ifunc
+compile "$work/libifunc_library.so" ifunc_library -shared -fPIC -fno-plt
+options="-DIN_LIBRARY -L$work -lifunc_library -Wl,-rpath,$work"
+run ifunc
+options=
 run threads free_only
 run signals storm 20000
 run forks forms clone 20

@@ -1,20 +1,35 @@
 #!/usr/bin/env bash
-# Makes a CPython on musl, as Alpine has it: FOLDER/bin/python3.11, with zlib and libffi, and, if asked for, OpenSSL. Three minutes on
-# two cores, ten with OpenSSL; nothing where it is there already.
+# Makes a CPython on musl, as Alpine has it: FOLDER/bin/pythonVERSION, with zlib and libffi, and, if asked for, OpenSSL. Three minutes
+# on two cores, ten with OpenSSL; nothing where it is there already. VERSION is 3.9, 3.11 (if not given) or 3.14.
 #
-#   ci/musl-python.sh FOLDER [openssl]
+#   ci/musl-python.sh FOLDER [VERSION] [openssl]
 #
 # Needs apt-get with Debian's archive, musl-gcc (musl-tools), the kernel's headers (linux-libc-dev), make, perl; installs nothing outside
-# of FOLDER. CPython 3.11, zlib, libffi and OpenSSL are of Debian 12's sources. musl itself is Debian 13's: some wheels have relative
+# of FOLDER. CPython is of the sources of the Debian that has it, zlib, libffi and OpenSSL are Debian 12's. musl itself is Debian 13's: some wheels have relative
 # relocations packed (DT_RELR), which musl reads since 1.2.4. It names what is missing, with status 3.
 set -euo pipefail
 ci=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lacks() { echo "musl-python.sh: $1" >&2; exit 3; }
 
-[[ $# == 1 || $# == 2 && $2 == openssl ]] || { echo "usage: ci/musl-python.sh FOLDER [openssl]" >&2; exit 64; }
+usage() { echo "usage: ci/musl-python.sh FOLDER [3.9|3.11|3.14] [openssl]" >&2; exit 64; }
+[[ $# -ge 1 && $# -le 3 ]] || usage
+folder=$1 version=3.11
+shift
+if [[ ${1:-} == 3.* ]]; then
+    version=$1
+    shift
+fi
+openssl=${1:-}
+[[ -z $openssl || $openssl == openssl ]] || usage
+case $version in
+3.9) release=bullseye ;;
+3.11) release=bookworm ;;
+3.14) release=sid ;;
+*) usage ;;
+esac
 [[ $(uname -m) == x86_64 ]] || lacks "for x86-64 only"
-mkdir -p "$1"
-prefix=$(cd "$1" && pwd) openssl=${2:-}
+mkdir -p "$folder"
+prefix=$(cd "$folder" && pwd)
 if [[ -e $prefix/complete ]]; then
     exit
 fi
@@ -26,7 +41,8 @@ mkdir -p "$prefix"/{lib,build/kernel}
 build=$prefix/build
 cd "$build"
 
-"$ci/sources.sh" bookworm "$build" python3.11 zlib libffi $openssl
+"$ci/sources.sh" "$release" "$build" "python$version"
+"$ci/sources.sh" bookworm "$build" zlib libffi $openssl
 "$ci/unpack.sh" trixie "$build/musl" musl
 cp "$(find musl -name libc.so | head -1)" "$prefix/lib/ld-musl-x86_64.so.1"
 
@@ -57,9 +73,9 @@ made zlib "CFLAGS='-O2 -fPIC' ./configure --static --prefix='$prefix' && make $j
 made libffi "./configure -q --host=x86_64-linux-musl --disable-shared --with-pic --disable-docs --prefix='$prefix' && make -s $jobs && make -s install"
 [[ ! $openssl ]] || made openssl "./Configure linux-x86_64 no-shared no-tests no-engine no-async no-afalgeng -fPIC --prefix='$prefix' --libdir=lib &&
     make -s $jobs build_libs && make -s install_dev"
-made python3.11 "./configure -q ${openssl:+--with-openssl='$prefix'} --without-ensurepip --disable-test-modules --prefix='$prefix' \
+made "python$version" "./configure -q ${openssl:+--with-openssl='$prefix'} --without-ensurepip --disable-test-modules --prefix='$prefix' \
     CPPFLAGS='-I$prefix/include' LDFLAGS='-L$prefix/lib' PKG_CONFIG=false && make -s $jobs && make -s altinstall"
-"$prefix/bin/python3.11" -c 'import ctypes, zlib'
+"$prefix/bin/python$version" -c 'import ctypes, zlib'
 cd "$prefix"
 rm -rf "${build:?}"
 touch complete

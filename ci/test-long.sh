@@ -107,7 +107,7 @@ step packages/crates.py --oldest
 step ci/semver.sh
 # What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here, the
 # packages in roots of Debian 11 to 13. The other architecture, emulated, where its compiler and Rust library are here.
-step ci/musl-python.sh target/pythons/musl
+for version in 3.9 3.11 3.14; do step ci/musl-python.sh "target/pythons/musl-$version" "$version"; done
 archs=$(uname -m)
 case $archs in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
 if command -v "$other-linux-gnu-gcc" >/dev/null && [ -d "$(rustc --print target-libdir --target "$other-unknown-linux-gnu")" ]; then
@@ -119,7 +119,7 @@ step packages/.venv/bin/python packages/dist.py --out target/dist-again $archs
 step diff -r dist target/dist-again
 # That program and library on other C libraries. `ci/hosts.sh` has other kernels and architectures too, and takes an hour.
 step ci/hosts.sh '*-x86_64'
-step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null):$(ls "$PWD"/target/pythons/musl/bin/python3.11 2>/dev/null)" python3 -m unittest discover -s packages/tests
+step EBB_LONG=1 EBB_TEST_PYTHONS="$(ci/pythons.sh --list 2>/dev/null):$(ls "$PWD"/target/pythons/musl-*/bin/python3.*[0-9] 2>/dev/null | paste -sd:)" python3 -m unittest discover -s packages/tests
 # The site, twice with the same bytes, then in a browser.
 step make site
 step packages/site/.venv/bin/python packages/site/build.py --program target/release/ebb --out target/site-again

@@ -48,7 +48,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     report.allocator = Some(desired.allocator.to_string());
     report.files = proposal.changes.iter().filter(|it| it.is_change()).map(shown).collect();
     report.notes.clone_from(&proposal.notes);
-    report.notes.extend(huge_pages::note(&desired, &text));
+    report.notes.extend(huge_pages::note(&desired, args.file(), &text));
     report.check.clone_from(&proposal.check);
     report.files.extend(proposal.library.as_deref().map(File::library));
     if report.files.is_empty() {

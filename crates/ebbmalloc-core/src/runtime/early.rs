@@ -6,9 +6,8 @@
 //! this object's own functions and tables, and those it can fill in by itself. The loader writes the
 //! same values again when it comes to it.
 //!
-//! On x86-64 only, and only with `lto = "fat"`. Without it the compiler reaches the functions and statics of another
-//! crate through the global offset table, which is empty then. Elsewhere such a call crashes, as it does in other
-//! allocators.
+//! Only with `lto = "fat"`. Without it the compiler reaches the functions and statics of another crate through the global
+//! offset table, which is empty then, and such a call crashes, as it does in other allocators.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,8 +55,8 @@ pub(super) fn relocate_self() {
     }
     let relocations = table as *const Rela;
     for index in 0..bytes / size_of::<Rela>() {
-        /// R_X86_64_RELATIVE.
-        const RELATIVE: usize = 8;
+        /// R_X86_64_RELATIVE, R_AARCH64_RELATIVE.
+        const RELATIVE: usize = if cfg!(target_arch = "x86_64") { 8 } else { 1027 };
         // SAFETY: the table is as long as the dynamic section says, and each place in it is a word
         // of ours that no thread reads until it is filled in, and that is not write-protected before.
         unsafe {
@@ -72,30 +71,37 @@ pub(super) fn relocate_self() {
 }
 
 /// Addresses of this object's dynamic section and of its beginning; found without any table.
-#[cfg(target_arch = "x86_64")]
 fn this_object() -> (*const Dynamic, usize) {
     let (dynamic, base);
-    // SAFETY: computes two addresses. Weak, for static programs, which have neither name and never
-    // ask.
+    // Weak, for static programs, which have neither name and never ask.
+    macro_rules! addresses {
+        ($($line:literal),*) => {
+            core::arch::asm!(
+                ".weak _DYNAMIC",
+                ".hidden _DYNAMIC",
+                ".weak __ehdr_start",
+                ".hidden __ehdr_start",
+                $($line,)*
+                dynamic = out(reg) dynamic,
+                base = out(reg) base,
+                options(nostack, nomem, preserves_flags),
+            )
+        };
+    }
+    // SAFETY: computes two addresses.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
-        core::arch::asm!(
-            ".weak _DYNAMIC",
-            ".hidden _DYNAMIC",
-            ".weak __ehdr_start",
-            ".hidden __ehdr_start",
-            "lea {dynamic}, [rip + _DYNAMIC]",
-            "lea {base}, [rip + __ehdr_start]",
-            dynamic = out(reg) dynamic,
-            base = out(reg) base,
-            options(nostack, nomem, preserves_flags),
+        addresses!("lea {dynamic}, [rip + _DYNAMIC]", "lea {base}, [rip + __ehdr_start]");
+    }
+    // SAFETY: computes two addresses.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        addresses!(
+            "adrp {dynamic}, _DYNAMIC",
+            "add {dynamic}, {dynamic}, :lo12:_DYNAMIC",
+            "adrp {base}, __ehdr_start",
+            "add {base}, {base}, :lo12:__ehdr_start"
         );
     }
     (dynamic, base)
-}
-
-/// Never asked: see [`super::tls::is_relocated`].
-#[cfg(not(target_arch = "x86_64"))]
-fn this_object() -> (*const Dynamic, usize) {
-    static NOTHING: Dynamic = Dynamic { tag: 0, value: 0 };
-    (&NOTHING, 0)
 }

@@ -10,11 +10,9 @@
 //! purger's thread, whose thread block is not libc's.
 //!
 //! A resolver of an indirect function (IFUNC) in another library may allocate before the loader has
-//! relocated this object. The offset reads as zero then. On x86-64 it is therefore the offset of a
-//! place 384 bytes before the word: with an offset of zero the same two instructions
-//! read, in the thread block of glibc (the one libc that knows such functions), a field of 512 bytes
-//! that no thread uses any more and that stays for the sake of its size. It is zero, which says
-//! that the thread is new, and the slow path asks [`is_relocated`].
+//! relocated this object. The offset reads as zero then. It is therefore the offset of a place [`BEFORE`] the word: with an
+//! offset of zero the same instructions read a field in the thread block of glibc (the one libc that knows such functions)
+//! that no thread uses. It is zero, which says that the thread is new, and the slow path asks [`is_relocated`].
 
 use core::arch::{asm, global_asm};
 
@@ -23,6 +21,7 @@ use crate::base::sync::{AtomicU32, Ordering};
 global_asm!(
     ".pushsection .tbss.ebbmalloc_thread_word,\"awT\",@nobits",
     ".p2align 3",
+    ".zero {room}",
     ".hidden ebbmalloc_thread_word",
     ".globl ebbmalloc_thread_word",
     ".type ebbmalloc_thread_word, @object",
@@ -30,13 +29,19 @@ global_asm!(
     "ebbmalloc_thread_word:",
     ".zero 16",
     ".popsection",
+    room = const ROOM,
 );
 
 /// In the middle of the unused field, which is at 128 to 640.
 #[cfg(target_arch = "x86_64")]
 const BEFORE: usize = 384;
+/// The block's second word, `private`. The third is the program's first variable, so [`observer_slot`] has to ask.
+#[cfg(target_arch = "aarch64")]
+const BEFORE: usize = 8;
+/// Bytes between the start of this object's thread-local storage and the word. On aarch64 the linker leaves the distance
+/// from that start in the entry of the table, so the place before the word is the start.
+const ROOM: usize = if cfg!(target_arch = "aarch64") { BEFORE } else { 0 };
 
-#[cfg(target_arch = "x86_64")]
 global_asm!(
     ".hidden ebbmalloc_before_word",
     ".globl ebbmalloc_before_word",
@@ -76,11 +81,21 @@ pub fn is_relocated() -> bool {
     offset != 0
 }
 
-/// Whether the dynamic loader has filled in this object's addresses: assumed here. The first bytes of
-/// the thread block, which would be read for the word, are not zero.
+/// Whether the dynamic loader has filled in this object's addresses; in an executable always.
 #[cfg(target_arch = "aarch64")]
+#[inline(always)]
 pub fn is_relocated() -> bool {
-    true
+    let offset: usize;
+    // SAFETY: reads an entry of the global offset table, or a constant in an executable.
+    unsafe {
+        asm!(
+            "adrp {offset}, :gottprel:ebbmalloc_before_word",
+            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_before_word]",
+            offset = out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    offset != 0
 }
 
 /// The word of the calling thread that lies `AT` bytes after the first.
@@ -148,14 +163,14 @@ unsafe fn load<const AT: usize>() -> *mut u8 {
     // SAFETY: tpidr_el0 points to libc's thread block, and the offset is within static TLS.
     unsafe {
         asm!(
-            "adrp {word}, :gottprel:ebbmalloc_thread_word",
-            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_thread_word]",
+            "adrp {word}, :gottprel:ebbmalloc_before_word",
+            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_before_word]",
             "mrs {base}, tpidr_el0",
             "add {word}, {word}, {base}",
             "ldr {word}, [{word}, #{at}]",
             base = out(reg) _,
             word = out(reg) word,
-            at = const AT,
+            at = const BEFORE + AT,
             options(nostack, preserves_flags, readonly),
         );
     }
@@ -169,41 +184,29 @@ unsafe fn store<const AT: usize>(word: *mut u8) {
     // SAFETY: the offset is the word's own in every thread's block, as in `load`; no other memory is touched.
     unsafe {
         asm!(
-            "adrp {offset}, :gottprel:ebbmalloc_thread_word",
-            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_thread_word]",
+            "adrp {offset}, :gottprel:ebbmalloc_before_word",
+            "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_before_word]",
             "mrs {base}, tpidr_el0",
             "add {offset}, {offset}, {base}",
             "str {word}, [{offset}, #{at}]",
             base = out(reg) _,
             offset = out(reg) _,
             word = in(reg) word,
-            at = const AT,
+            at = const BEFORE + AT,
             options(nostack, preserves_flags),
         );
     }
 }
 
-/// `base` with the calling thread's word added to it: without the addition in `load`.
+/// `base` with the calling thread's word added to it.
 ///
 /// # Safety
 /// The thread's block is libc's: not the purger's thread.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub unsafe fn thread_word_added_to(base: *const u8) -> *const u8 {
-    let word: usize;
-    // SAFETY: the offset is the word's own in every thread's block, as in `load`; no other memory is touched.
-    unsafe {
-        asm!(
-            "adrp {word}, :gottprel:ebbmalloc_thread_word",
-            "ldr {word}, [{word}, :gottprel_lo12:ebbmalloc_thread_word]",
-            "mrs {base}, tpidr_el0",
-            "ldr {word}, [{base}, {word}]",
-            base = out(reg) _,
-            word = out(reg) word,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    base.wrapping_add(word)
+    // SAFETY: the thread's block is libc's (contract).
+    base.wrapping_add(unsafe { load::<0>() } as usize)
 }
 
 /// Sets the calling thread's word.
@@ -222,6 +225,9 @@ pub unsafe fn set_thread_word(word: *mut u8) {
 /// As for [`thread_word_added_to`].
 #[inline(always)]
 pub unsafe fn observer_slot() -> *mut u8 {
+    if cfg!(target_arch = "aarch64") && !is_relocated() {
+        return core::ptr::null_mut();
+    }
     // SAFETY: the thread's block is libc's (contract of `thread_word_added_to`), so it has both words.
     unsafe { load::<8>() }
 }
