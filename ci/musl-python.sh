@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a CPython on musl, as Alpine has it: FOLDER/bin/pythonVERSION, with zlib and libffi, and, if asked for, OpenSSL. Three minutes
-# on two cores, ten with OpenSSL; nothing where it is there already. VERSION is 3.9, 3.11 (if not given) or 3.14.
+# on two cores, ten with OpenSSL; nothing where it is there already. VERSION is 3.9, 3.11 (if not given) or 3.13.
 #
 #   ci/musl-python.sh FOLDER [VERSION] [openssl]
 #
@@ -11,7 +11,7 @@ set -euo pipefail
 ci=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lacks() { echo "musl-python.sh: $1" >&2; exit 3; }
 
-usage() { echo "usage: ci/musl-python.sh FOLDER [3.9|3.11|3.14] [openssl]" >&2; exit 64; }
+usage() { echo "usage: ci/musl-python.sh FOLDER [3.9|3.11|3.13] [openssl]" >&2; exit 64; }
 [[ $# -ge 1 && $# -le 3 ]] || usage
 folder=$1 version=3.11
 shift
@@ -24,7 +24,7 @@ openssl=${1:-}
 case $version in
 3.9) release=bullseye ;;
 3.11) release=bookworm ;;
-3.14) release=sid ;;
+3.13) release=trixie ;;
 *) usage ;;
 esac
 [[ $(uname -m) == x86_64 ]] || lacks "for x86-64 only"
@@ -53,7 +53,7 @@ ln -s "$(dirname "$(find /usr/include -path '*/asm/unistd.h' | head -1)")" kerne
 cat >cc <<EOF
 #!/bin/sh
 for word; do
-    case \$word in -print-multiarch | --print-multiarch) echo x86_64-linux-musl; exit ;; esac
+    case \$word in -print-multiarch | --print-multiarch) echo \${EBB_MULTIARCH-x86_64-linux-musl}; exit ;; esac
 done
 exec musl-gcc "\$@" -idirafter $build/kernel -Wl,--dynamic-linker=$prefix/lib/ld-musl-x86_64.so.1
 EOF
@@ -73,7 +73,9 @@ made zlib "CFLAGS='-O2 -fPIC' ./configure --static --prefix='$prefix' && make $j
 made libffi "./configure -q --host=x86_64-linux-musl --disable-shared --with-pic --disable-docs --prefix='$prefix' && make -s $jobs && make -s install"
 [[ ! $openssl ]] || made openssl "./Configure linux-x86_64 no-shared no-tests no-engine no-async no-afalgeng -fPIC --prefix='$prefix' --libdir=lib &&
     make -s $jobs build_libs && make -s install_dev"
-made "python$version" "./configure -q ${openssl:+--with-openssl='$prefix'} --without-ensurepip --disable-test-modules --prefix='$prefix' \
+# Up to 3.9 it takes every Linux for one with glibc, and refuses another name.
+[[ $version == 3.9 ]] && unnamed="EBB_MULTIARCH="
+made "python$version" "${unnamed:-} ./configure -q ${openssl:+--with-openssl='$prefix'} --without-ensurepip --disable-test-modules --prefix='$prefix' \
     CPPFLAGS='-I$prefix/include' LDFLAGS='-L$prefix/lib' PKG_CONFIG=false && make -s $jobs && make -s altinstall"
 "$prefix/bin/python$version" -c 'import ctypes, zlib'
 cd "$prefix"

@@ -107,7 +107,7 @@ step packages/crates.py --oldest
 step ci/semver.sh
 # What a release consists of: the archive in an empty root, the wheel in empty environments of each Python that is here, the
 # packages in roots of Debian 11 to 13. The other architecture, emulated, where its compiler and Rust library are here.
-for version in 3.9 3.11 3.14; do step ci/musl-python.sh "target/pythons/musl-$version" "$version"; done
+for version in 3.9 3.11 3.13; do step ci/musl-python.sh "target/pythons/musl-$version" "$version"; done
 archs=$(uname -m)
 case $archs in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
 if command -v "$other-linux-gnu-gcc" >/dev/null && [ -d "$(rustc --print target-libdir --target "$other-unknown-linux-gnu")" ]; then

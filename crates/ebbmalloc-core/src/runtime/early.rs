@@ -89,13 +89,10 @@ fn this_object() -> (*const Dynamic, usize) {
         };
     }
     // SAFETY: computes two addresses.
-    #[cfg(target_arch = "x86_64")]
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         addresses!("lea {dynamic}, [rip + _DYNAMIC]", "lea {base}, [rip + __ehdr_start]");
-    }
-    // SAFETY: computes two addresses.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         addresses!(
             "adrp {dynamic}, _DYNAMIC",
             "add {dynamic}, {dynamic}, :lo12:_DYNAMIC",

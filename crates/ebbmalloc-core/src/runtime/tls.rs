@@ -10,9 +10,10 @@
 //! purger's thread, whose thread block is not libc's.
 //!
 //! A resolver of an indirect function (IFUNC) in another library may allocate before the loader has
-//! relocated this object. The offset reads as zero then. It is therefore the offset of a place [`BEFORE`] the word: with an
-//! offset of zero the same instructions read a field in the thread block of glibc (the one libc that knows such functions)
-//! that no thread uses. It is zero, which says that the thread is new, and the slow path asks [`is_relocated`].
+//! relocated this object. The offset reads as zero then. It is therefore the offset of a place `BEFORE` bytes before the
+//! word: with an offset of zero the same instructions read a field in the thread block of glibc (the one libc that knows
+//! such functions) that no thread uses. It is zero, which says that the thread is new, and the slow path asks
+//! [`is_relocated`].
 
 use core::arch::{asm, global_asm};
 
@@ -67,27 +68,18 @@ pub fn thread_number() -> usize {
 }
 
 /// Whether the dynamic loader has filled in this object's addresses; in an executable always.
-#[cfg(target_arch = "x86_64")]
-pub fn is_relocated() -> bool {
-    let offset: usize;
-    // SAFETY: reads an entry of the global offset table, or a constant in an executable.
-    unsafe {
-        asm!(
-            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
-            offset = out(reg) offset,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    offset != 0
-}
-
-/// Whether the dynamic loader has filled in this object's addresses; in an executable always.
-#[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub fn is_relocated() -> bool {
     let offset: usize;
     // SAFETY: reads an entry of the global offset table, or a constant in an executable.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!(
+            "mov {offset}, qword ptr [rip + ebbmalloc_before_word@GOTTPOFF]",
+            offset = out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        );
+        #[cfg(target_arch = "aarch64")]
         asm!(
             "adrp {offset}, :gottprel:ebbmalloc_before_word",
             "ldr {offset}, [{offset}, :gottprel_lo12:ebbmalloc_before_word]",
