@@ -89,7 +89,7 @@ impl<'a> Found<'a> {
     /// Where the arrays of pymalloc's arenas are, and what is in them.
     fn arenas(&mut self) -> Result<(Vec<u64>, Option<Arenas>), Unsupported> {
         let Self { place, layout, reader } = self;
-        let Some(first) = arrays::find(reader, &place.data, layout)? else {
+        let Some(first) = arrays::find(reader, &place.data, &place.anonymous, layout)? else {
             return Ok((Vec::new(), None));
         };
         let arrays = if place.version < OWN_ARENAS {

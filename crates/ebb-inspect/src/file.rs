@@ -4,7 +4,9 @@
 //! before it is opened, so that the opening neither waits nor does anything; a path through `/proc/PID/root` stays in that root,
 //! whatever links appear in it meanwhile; and a file of any size costs a bounded amount of memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,6 +22,8 @@ use nix::sys::statfs::{
     BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC,
     SECURITYFS_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
 };
+
+use crate::exact::usize_of;
 
 /// Bytes that are read of a file: programs with all that debuggers need have less in the parts that are read.
 const MOST_BYTES: u64 = 1 << 30;
@@ -37,11 +41,20 @@ const OF_THE_KERNEL: [FsType; 8] = [
     CGROUP2_SUPER_MAGIC,
 ];
 
-/// A regular file. At most its first 1 GiB is read.
+/// Small reads are served from pieces of so many bytes: parsers read a table of names name by name.
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces that are kept of a file.
+const MOST_PIECES: usize = 32;
+
+/// A regular file. At most 1 GiB of it is read.
 #[derive(Debug)]
 pub struct NamedFile {
     file: File,
     left: Cell<u64>,
+    /// Where `Read` goes on.
+    at: Cell<u64>,
+    /// What small reads fetched, by number of the piece.
+    pieces: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
 impl NamedFile {
@@ -73,7 +86,8 @@ impl NamedFile {
             }
             opened => opened?,
         };
-        Ok(Self { file, left: Cell::new(MOST_BYTES) })
+        let (left, at) = (Cell::new(MOST_BYTES), Cell::new(0));
+        Ok(Self { file, left, at, pieces: RefCell::default() })
     }
 
     /// All of it, if it is not larger than `most` bytes.
@@ -109,23 +123,57 @@ impl NamedFile {
         self.left.set(left.ok_or_else(|| io::Error::other("is too large"))?);
         Ok(read)
     }
+
+    /// Reads from where it is to the end of the piece there at most.
+    fn read_piece(&self, out: &mut [u8]) -> io::Result<usize> {
+        let at = self.at.get();
+        let (number, within) = (at / PIECE_BYTES as u64, usize_of(at % PIECE_BYTES as u64));
+        let mut pieces = self.pieces.borrow_mut();
+        if pieces.len() == MOST_PIECES && !pieces.contains_key(&number) {
+            pieces.clear();
+        }
+        let piece = match pieces.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let mut bytes = vec![0; PIECE_BYTES];
+                let read = self.file.read_at(&mut bytes, at - within as u64)?;
+                bytes.truncate(read);
+                new.insert(bytes)
+            }
+        };
+        let rest = piece.get(within..).unwrap_or_default();
+        let len = out.len().min(rest.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
 }
 
 impl Read for &NamedFile {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = (&self.file).read(out)?;
+        let read = if out.len() < PIECE_BYTES {
+            self.read_piece(out)?
+        } else {
+            self.file.read_at(out, self.at.get())?
+        };
+        self.at.set(self.at.get().saturating_add(read as u64));
         self.count(read)
     }
 }
 
 impl Seek for &NamedFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = (&self.file).seek(to)?;
-        // Parsers ask for the size so, and allocate what its tables say within it.
-        if matches!(to, SeekFrom::End(_)) {
-            let on_disk = self.file.metadata()?.blocks().saturating_mul(512);
-            return Ok(at.min(on_disk.saturating_mul(MOST_COMPRESSED).max(MOST_BYTES)));
-        }
+        let (from, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::Current(by) => (self.at.get(), by),
+            // Parsers ask for the size so, and allocate what its tables say within it.
+            SeekFrom::End(by) => {
+                let meta = self.file.metadata()?;
+                let on_disk = meta.blocks().saturating_mul(512);
+                (meta.len().min(on_disk.saturating_mul(MOST_COMPRESSED).max(MOST_BYTES)), by)
+            }
+        };
+        let at = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
+        self.at.set(at);
         Ok(at)
     }
 }
@@ -230,6 +278,40 @@ mod tests {
         );
         assert!(through_root(Path::new("/proc/1/root")).is_none());
         assert!(through_root(Path::new("/proc/1/exe")).is_none());
+    }
+
+    #[test]
+    fn reads_of_any_size_at_any_place_see_the_bytes_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bytes");
+        let bytes: Vec<u8> = (0..3 * PIECE_BYTES as u32 + 5).map(|at| (at % 251) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mut file = NamedFile::open(&path).unwrap();
+        for at in [0, 7, PIECE_BYTES - 3, PIECE_BYTES, 3 * PIECE_BYTES - 1] {
+            for len in [1, 6, 300, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES] {
+                let end = (at + len).min(bytes.len());
+                let mut read = vec![0; end - at];
+                file.seek(SeekFrom::Start(at as u64)).unwrap();
+                file.read_exact(&mut read).unwrap();
+                assert!(read == bytes[at..end], "{len} bytes at {at}");
+                assert_eq!(file.stream_position().unwrap(), end as u64);
+            }
+        }
+        assert_eq!(file.seek(SeekFrom::End(2)).unwrap(), bytes.len() as u64 + 2);
+        assert_eq!(Read::read(&mut file, &mut [0; 9]).unwrap(), 0);
+        assert!(file.seek(SeekFrom::Current(-(1 << 40))).is_err());
+        // More than the pieces that are kept.
+        let large = File::create(&path).unwrap();
+        let places = (0..2 * MOST_PIECES).map(|piece| (piece * PIECE_BYTES) as u64);
+        places.clone().for_each(|at| large.write_all_at(&at.to_ne_bytes(), at).unwrap());
+        let mut file = NamedFile::open(&path).unwrap();
+        for at in places {
+            let mut word = [0; 8];
+            file.seek(SeekFrom::Start(at)).unwrap();
+            file.read_exact(&mut word).unwrap();
+            assert_eq!(u64::from_ne_bytes(word), at);
+        }
+        assert!(file.pieces.borrow().len() <= MOST_PIECES);
     }
 
     #[test]

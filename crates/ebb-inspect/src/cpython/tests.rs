@@ -113,6 +113,7 @@ fn a_table_of_another_build_is_refused() {
             type_of_code: 0,
             version: (3, 14),
             data: Vec::new(),
+            anonymous: Vec::new(),
         };
         Layout::of(&mut Reader::new(&memory), &place)
     };
@@ -145,7 +146,7 @@ proptest! {
         let _ = interpreters(&mut reader, BASE, &LAYOUT);
         let _ = collector::read(&mut reader, BASE, LAYOUT.frozen);
         let end = BASE + words.len() as u64 * 8;
-        let found = arrays::find(&mut reader, &[(BASE, end)], &LAYOUT);
+        let found = arrays::find(&mut reader, &[(BASE, end)], &[(BASE, end)], &LAYOUT);
         let found = found.ok().flatten();
         let interpreters = [(BASE + 64, 1), (BASE, 0)];
         let arrays = found.and_then(|first| {
