@@ -280,6 +280,13 @@ mod tests {
         assert!(through_root(Path::new("/proc/1/exe")).is_none());
     }
 
+    fn read(file: &mut NamedFile, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        Seek::seek(file, SeekFrom::Start(at as u64)).unwrap();
+        Read::read_exact(file, &mut bytes).unwrap();
+        bytes
+    }
+
     #[test]
     fn reads_of_any_size_at_any_place_see_the_bytes_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
@@ -290,27 +297,19 @@ mod tests {
         for at in [0, 7, PIECE_BYTES - 3, PIECE_BYTES, 3 * PIECE_BYTES - 1] {
             for len in [1, 6, 300, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES] {
                 let end = (at + len).min(bytes.len());
-                let mut read = vec![0; end - at];
-                file.seek(SeekFrom::Start(at as u64)).unwrap();
-                file.read_exact(&mut read).unwrap();
-                assert!(read == bytes[at..end], "{len} bytes at {at}");
+                assert!(read(&mut file, at, end - at) == bytes[at..end], "{len} bytes at {at}");
                 assert_eq!(file.stream_position().unwrap(), end as u64);
             }
         }
-        assert_eq!(file.seek(SeekFrom::End(2)).unwrap(), bytes.len() as u64 + 2);
+        assert_eq!(Seek::seek(&mut file, SeekFrom::End(2)).unwrap(), bytes.len() as u64 + 2);
         assert_eq!(Read::read(&mut file, &mut [0; 9]).unwrap(), 0);
-        assert!(file.seek(SeekFrom::Current(-(1 << 40))).is_err());
+        assert!(Seek::seek(&mut file, SeekFrom::Current(-(1 << 40))).is_err());
         // More than the pieces that are kept.
         let large = File::create(&path).unwrap();
-        let places = (0..2 * MOST_PIECES).map(|piece| (piece * PIECE_BYTES) as u64);
-        places.clone().for_each(|at| large.write_all_at(&at.to_ne_bytes(), at).unwrap());
+        let places = (0..2 * MOST_PIECES).map(|piece| piece * PIECE_BYTES);
+        places.clone().for_each(|at| large.write_all_at(&at.to_ne_bytes(), at as u64).unwrap());
         let mut file = NamedFile::open(&path).unwrap();
-        for at in places {
-            let mut word = [0; 8];
-            file.seek(SeekFrom::Start(at)).unwrap();
-            file.read_exact(&mut word).unwrap();
-            assert_eq!(u64::from_ne_bytes(word), at);
-        }
+        places.for_each(|at| assert_eq!(read(&mut file, at, 8), at.to_ne_bytes()));
         assert!(file.pieces.borrow().len() <= MOST_PIECES);
     }
 
