@@ -99,16 +99,24 @@ const fn secure(layout: Layout) -> Layout {
 }
 
 /// What a build without a global lock has more lies after what is read.
-const FREE_THREADED: Layout = Layout {
-    versions: "2.1.2 of CPython without a global lock",
-    page: PageLayout { bytes: 96, ..PAGE_2_0 },
-    ..SEGMENT_2_0
-};
+const FREE_THREADED: [Layout; 2] = [
+    Layout {
+        versions: "2.1.2 of CPython without a global lock",
+        page: PageLayout { bytes: 96, ..PAGE_2_0 },
+        ..SEGMENT_2_0
+    },
+    Layout {
+        versions: "2.1.9 to 2.4.1, of CPython without a global lock",
+        page: PageLayout { bytes: 112, ..PAGE_2_1 },
+        ..SEGMENT_2_2
+    },
+];
 /// CPython's own copy, since 3.13: its objects' in a free-threaded build, elsewhere with `PYTHONMALLOC=mimalloc`. By `offsetof`
-/// from the sources of 3.13.5; 3.14.10 has a later one, whose free-threaded build is not known. A secure build of
+/// from the sources of 3.13.5 and the headers of 3.14.10, which was not run without a global lock. A secure build of
 /// mimalloc itself has pages as large, and another place in them for what other threads freed.
-pub const CPYTHONS: [Layout; 3] = [
-    FREE_THREADED,
+pub const CPYTHONS: [Layout; 4] = [
+    FREE_THREADED[0],
+    FREE_THREADED[1],
     Layout { versions: "2.1.9 to 2.4.1, of CPython", ..SEGMENT_2_2 },
     Layout { versions: "2.1.2 of CPython", ..SEGMENT_2_0 },
 ];

@@ -1,4 +1,4 @@
-//! CPython's own mimalloc, against what the interpreter says of it: `EBB_TEST_PYTHON_FREE_THREADED` names a build without a
+//! CPython's own mimalloc, against what the interpreter says of it: `EBB_TEST_PYTHONS_FREE_THREADED` names builds without a
 //! global lock, as `ci/free-threaded.sh` sets it. No release of Debian has one.
 
 use std::io::{BufRead, BufReader};
@@ -31,10 +31,12 @@ stay.set()
 
 #[test]
 #[ignore = "takes a free-threaded CPython: ci/free-threaded.sh"]
-fn a_free_threaded_build() {
-    let python = std::env::var("EBB_TEST_PYTHON_FREE_THREADED")
-        .expect("EBB_TEST_PYTHON_FREE_THREADED: a free-threaded CPython");
-    read(Command::new(&python).args(["-c", PROGRAM]), true);
+fn free_threaded_builds() {
+    let pythons = std::env::var("EBB_TEST_PYTHONS_FREE_THREADED")
+        .expect("EBB_TEST_PYTHONS_FREE_THREADED: free-threaded CPythons");
+    for python in pythons.split(':') {
+        read(Command::new(python).args(["-c", PROGRAM]), true);
+    }
     for python in super::pythons() {
         let has_mimalloc = super::read_while_it_waits(
             Command::new(&python).args(["-c", "import os; print(flush=True); os.read(0, 1)"]),

@@ -329,21 +329,23 @@ const PROGRAM: &str = "import os\n\
     print('ready', flush=True); os.read(0, 1)";
 const HALF_BYTES: u64 = 200_000 * 144;
 
-/// A CPython whose objects are its own mimalloc's, as `ci/free-threaded.sh` sets it: a build without a global lock.
+/// CPythons whose objects are their own mimalloc's, as `ci/free-threaded.sh` sets them: builds without a global lock.
 #[test]
 #[ignore = "takes a free-threaded CPython: ci/free-threaded.sh"]
 fn own_mimalloc_of_a_free_threaded_cpython_holds_what_was_freed() {
-    let python = std::env::var("EBB_TEST_PYTHON_FREE_THREADED")
-        .expect("EBB_TEST_PYTHON_FREE_THREADED: a free-threaded CPython");
-    let said = Said::by(Command::new(python).args(["-c", PROGRAM]));
-    assert_eq!(said.code, RETENTION, "{}", said.sentence());
-    let snapshot = &said.value["snapshot"];
-    assert_eq!(snapshot["missing"], serde_json::json!([]));
-    let process = &snapshot["processes"][0];
-    assert_eq!(process["runtime"], "cpython");
-    assert!(said.reader().contains("of CPython"), "{}", said.reader());
-    for line in ["live", "pinned"] {
-        let bytes = process["heap"][line].as_u64().unwrap();
-        assert!((HALF_BYTES..2 * HALF_BYTES).contains(&bytes), "{line}: {process}");
+    let pythons = std::env::var("EBB_TEST_PYTHONS_FREE_THREADED")
+        .expect("EBB_TEST_PYTHONS_FREE_THREADED: free-threaded CPythons");
+    for python in pythons.split(':') {
+        let said = Said::by(Command::new(python).args(["-c", PROGRAM]));
+        assert_eq!(said.code, RETENTION, "{}", said.sentence());
+        let snapshot = &said.value["snapshot"];
+        assert_eq!(snapshot["missing"], serde_json::json!([]));
+        let process = &snapshot["processes"][0];
+        assert_eq!(process["runtime"], "cpython");
+        assert!(said.reader().contains("of CPython"), "{}", said.reader());
+        for line in ["live", "pinned"] {
+            let bytes = process["heap"][line].as_u64().unwrap();
+            assert!((HALF_BYTES..2 * HALF_BYTES).contains(&bytes), "{line}: {process}");
+        }
     }
 }
