@@ -66,8 +66,7 @@ pub fn tables(host: &impl Host, base: usize, pc: usize) -> Option<Tables> {
     })?;
     let index = bias.wrapping_add(index);
     let headers = (base, headers + count.min(PROGRAM_HEADERS_MOST) * 56);
-    let there = host.is_readable(index) && host.is_readable((end - 8) & !7);
-    (there && index_bytes <= end - index).then_some(Tables {
+    (index_bytes <= end.checked_sub(index)?).then_some(Tables {
         index,
         index_bytes,
         start,

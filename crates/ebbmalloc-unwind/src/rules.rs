@@ -78,8 +78,8 @@ impl Reader {
         pc: usize,
     ) -> Rule {
         let in_memory = |at: usize, into: &mut [u8]| {
-            // SAFETY: headers and segment are as long as `elf::tables` found them, and stay mapped (fn contract). `into` is apart
-            // from them.
+            // SAFETY: headers and segment are as long as `elf::tables` found them, and stay mapped (fn contract); both ends of the
+            // segment were seen to be there. `into` is apart from them.
             unsafe {
                 core::ptr::copy_nonoverlapping(at as *const u8, into.as_mut_ptr(), into.len())
             };
@@ -90,13 +90,16 @@ impl Reader {
             host.read_file(name, &mut |read_at| {
                 if self.is_mapped(tables, read_at, &in_memory) {
                     let in_file = |at: usize, into: &mut [u8]| {
-                        read_at(at - tables.start + tables.file_start, into)
+                        read_at((at - tables.start).wrapping_add(tables.file_start), into)
                     };
                     rule = self.look_up(tables, pc, &in_file);
                 }
             });
         }
-        rule.or_else(|| self.look_up(tables, pc, &in_memory)).unwrap_or(Rule::FramePointer)
+        // Not asked for sooner: a page about which the kernel is asked becomes resident too.
+        let is_there = || host.is_readable(tables.index) && host.is_readable((tables.end - 8) & !7);
+        rule.or_else(|| is_there().then(|| self.look_up(tables, pc, &in_memory))?)
+            .unwrap_or(Rule::FramePointer)
     }
 
     /// Whether a file has the headers that are mapped.
