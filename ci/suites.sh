@@ -146,7 +146,7 @@ run_mariadb() {
     (cd "$root/deb/usr/share/mysql/mysql-test" && as_asked perl ./mysql-test-run.pl --force --max-test-fail=0 --parallel=2 --retry=0 \
         --testcase-timeout=10 --suite-timeout=600 --vardir="$root/mariadb" --suite="${MARIADB_SUITES:-main}")
 }
-failed_mariadb() { sed -n -E "s/^([a-z_0-9.]+( '[^']+')?) +w[0-9]+ \\[ fail \\].*/\1/p" "$1"; }
+failed_mariadb() { sed -n -E "s/^([A-Za-z_0-9.-]+( '[^']+')?) +w[0-9]+ \\[ fail \\].*/\1/p" "$1"; }
 tests_mariadb() { grep -cE '\[ (pass|fail) \]' "$1"; }
 
 prepare_node() {
@@ -194,9 +194,14 @@ tests_rust() { sed -n -E 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed.*/
 
 prepare_nginx() {
     [[ -r ${NGINX_TESTS:-}/lib/Test/Nginx.pm ]] || { echo "suites.sh: NGINX_TESTS names no folder of nginx-tests" >&2; exit 3; }
+    unpack_packages libnginx-mod-http-{geoip,image-filter,xslt-filter,perl} libnginx-mod-{mail,stream,stream-geoip} libgeoip1
 }
 run_nginx() {
-    (cd "$NGINX_TESTS" && TEST_NGINX_BINARY=/usr/sbin/nginx TEST_NGINX_GLOBALS='user root;' as_asked prove -j 2 .)
+    local arch
+    arch=$(uname -m)-linux-gnu
+    (cd "$NGINX_TESTS" && export TEST_NGINX_BINARY=/usr/sbin/nginx TEST_NGINX_GLOBALS='user root;' \
+        TEST_NGINX_MODULES=$root/deb/usr/lib/nginx/modules LD_LIBRARY_PATH=$root/deb/usr/lib/$arch \
+        PERL5LIB=$(echo "$root/deb/usr/lib/$arch"/perl5/*) && as_asked prove -j 2 .)
 }
 failed_nginx() { sed -n -E 's/^(\.\/)?([a-z_0-9]+\.t) +\(Wstat.*/\2/p' "$1"; }
 tests_nginx() { sed -n -E 's/^Files=[0-9]+, Tests=([0-9]+).*/\1/p' "$1"; }
@@ -222,7 +227,7 @@ source_of() {
     folder=$root/source/$1-$version
     if [[ ! -d $folder ]]; then
         mkdir -p "$folder.part"
-        "$python" -m pip download --quiet --no-deps --no-binary :all: -d "$folder.part" "$1==$version" >&2
+        "$python" -m pip download --quiet --no-deps --no-binary "$1" -d "$folder.part" "$1==$version" >&2
         tar -xf "$folder.part"/*.tar.gz -C "$folder.part" --strip-components=1
         mv "$folder.part" "$folder"
     fi
