@@ -7,7 +7,8 @@
 # pandas pydantic orjson sqlalchemy django memray. PRELOAD: target/release/libebbmalloc.so. RELEASE: Debian's, bookworm. perl,
 # ruby, php, postgresql and nginx are the installed ones, with the tests of their sources; redis and git are built; node is
 # npm's, of the version that Debian has the source of. NGINX_TESTS: the folder of nginx-tests, which Debian does not have.
-# rust: the standard library's tests with the crate as global allocator.
+# rust: the standard library's tests with the crate as global allocator. NODE_TESTS, MARIADB_SUITES: others than all of
+# "parallel" and "main".
 # TARGET: cpython's tests, separated by commas, instead of the list below; "all" is every one. PYTHON names another
 # interpreter than python3; it needs venv, pip and, for cpython, the module test. Packages are installed into
 # target/suites/venv; those whose wheels have no tests are downloaded as source too.
@@ -156,7 +157,7 @@ prepare_node() {
     npm install --silent --no-fund --no-audit --prefix "$root/node" "node@$version" >&2 || exit 3
 }
 run_node() {
-    (cd "$root/nodejs" && as_asked python3 tools/test.py -p tap -j 2 --shell="$root/node/node_modules/node/bin/node" parallel)
+    (cd "$root/nodejs" && as_asked python3 tools/test.py -p tap -j 2 --shell="$root/node/node_modules/node/bin/node" ${NODE_TESTS:-parallel})
 }
 failed_node() { sed -n -E 's/^not ok [0-9]+ ([^ ]+).*/\1/p' "$1"; }
 tests_node() { grep -cE '^(ok|not ok) [0-9]' "$1"; }
@@ -195,13 +196,15 @@ tests_rust() { sed -n -E 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed.*/
 prepare_nginx() {
     [[ -r ${NGINX_TESTS:-}/lib/Test/Nginx.pm ]] || { echo "suites.sh: NGINX_TESTS names no folder of nginx-tests" >&2; exit 3; }
     unpack_packages libnginx-mod-http-{geoip,image-filter,xslt-filter,perl} libnginx-mod-{mail,stream,stream-geoip} libgeoip1
+    # The tests look for the module in Perl next to the program.
+    mkdir -p "$root/nginx/src/http/modules/perl"
+    ln -sf /usr/sbin/nginx "$root/nginx/nginx"
+    cp -r "$root/deb/usr/lib/$(uname -m)-linux-gnu"/perl5/*/. "$root/nginx/src/http/modules/perl"
 }
 run_nginx() {
-    local arch
-    arch=$(uname -m)-linux-gnu
-    (cd "$NGINX_TESTS" && export TEST_NGINX_BINARY=/usr/sbin/nginx TEST_NGINX_GLOBALS='user root;' \
-        TEST_NGINX_MODULES=$root/deb/usr/lib/nginx/modules LD_LIBRARY_PATH=$root/deb/usr/lib/$arch \
-        PERL5LIB=$(echo "$root/deb/usr/lib/$arch"/perl5/*) && as_asked prove -j 2 .)
+    (cd "$NGINX_TESTS" && export TEST_NGINX_BINARY=$root/nginx/nginx TEST_NGINX_GLOBALS='user root;' \
+        TEST_NGINX_MODULES=$root/deb/usr/lib/nginx/modules LD_LIBRARY_PATH=$root/deb/usr/lib/$(uname -m)-linux-gnu &&
+        as_asked prove -j 2 .)
 }
 failed_nginx() { sed -n -E 's/^(\.\/)?([a-z_0-9]+\.t) +\(Wstat.*/\2/p' "$1"; }
 tests_nginx() { sed -n -E 's/^Files=[0-9]+, Tests=([0-9]+).*/\1/p' "$1"; }
@@ -227,9 +230,8 @@ source_of() {
     folder=$root/source/$1-$version
     if [[ ! -d $folder ]]; then
         mkdir -p "$folder.part"
-        "$python" -m pip download --quiet --no-deps --no-binary "$1" -d "$folder.part" "$1==$version" >&2
-        tar -xf "$folder.part"/*.tar.gz -C "$folder.part" --strip-components=1
-        mv "$folder.part" "$folder"
+        "$python" -m pip download --quiet --no-deps --no-binary "$1" -d "$folder.part" "$1==$version" >&2 &&
+            tar -xf "$folder.part"/*.tar.gz -C "$folder.part" --strip-components=1 && mv "$folder.part" "$folder"
     fi
     echo "$folder"
 }
