@@ -91,10 +91,13 @@ fn objects_begin_with_a_cache_line_and_aligned_blocks_stay_aligned() {
     for python in with_the_lock() {
         python.passes(
             r#"
-import ctypes
-# 16 bytes for the collector and 40 for the list: slots of 64 bytes.
+import ctypes, os, sys
+# 16 bytes for the collector and 40 for the list: slots of 64 bytes. Not in a debug build, whose checks lie around them,
+# and before glibc 2.32, which does not say that there is one thread.
 lists = [[] for _ in range(20_000)]
-assert sum(id(it) % 64 == 0 for it in lists) > 18_000, {id(it) % 64 for it in lists}
+glibc = os.confstr("CS_GNU_LIBC_VERSION").split(".")[-1]
+if not hasattr(sys, "gettotalrefcount") and int(glibc) >= 32:
+    assert sum(id(it) % 64 == 0 for it in lists) > 18_000, {id(it) % 64 for it in lists}
 libc = ctypes.CDLL(None)
 libc.aligned_alloc.restype = ctypes.c_void_p
 libc.aligned_alloc.argtypes = [ctypes.c_size_t] * 2
