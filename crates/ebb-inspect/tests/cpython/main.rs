@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use ebb_inspect::cpython::{Arenas, Python};
-use ebb_inspect::{Target, Unsupported};
+use ebb_inspect::{Heap, Target, Unsupported};
 
 /// Objects that only this program has, a burst of which half is gone, and then its own figures; it ends
 /// with its stdin. `os.read` makes no object that stays.
@@ -118,6 +118,17 @@ fn read_while_it_waits(command: &mut Command) -> Python {
     drop(child.stdin.take());
     child.wait().unwrap();
     read
+}
+
+/// The same of code that an interpreter runs, with its heap.
+fn read_with_heap(python: &str, code: &str) -> (Heap, Python) {
+    let mut child = started(Command::new(python).args(["-c", code]));
+    let target = Target::open(child.id() as i32).unwrap();
+    let heap = ebb_inspect::glibc::read(&target).unwrap();
+    let read = Python::read(&target, &heap.large).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    (heap, read)
 }
 
 fn pythons() -> Vec<String> {
@@ -275,12 +286,7 @@ fn large_blocks_of_another_interpreter_have_owners() {
         except ImportError: import _xxsubinterpreters as i\n\
         x = i.create(); i.run_string(x, 'kept = bytearray(3 << 20)'); print(flush=True); os.read(0, 1)";
     for python in pythons() {
-        let mut child = started(Command::new(&python).args(["-c", CODE]));
-        let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::glibc::read(&target).unwrap();
-        let read = Python::read(&target, &heap.large).unwrap();
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        let (heap, read) = read_with_heap(&python, CODE);
         let names: Vec<_> = read.buffers.iter().map(|it| it.name.as_deref()).collect();
         assert_eq!(names, [Some("bytearray")], "{python}: {:?} {:?}", read.arenas, heap.large);
     }
@@ -295,12 +301,7 @@ fn large_blocks_behind_arenas() {
         for i in range(600000): objects[i] = bytes(100) + str(i).encode()\n\
         print(flush=True); os.read(0, 1)";
     for python in pythons() {
-        let mut child = started(Command::new(&python).args(["-c", CODE]));
-        let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::glibc::read(&target).unwrap();
-        let read = Python::read(&target, &heap.large).unwrap();
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        let (heap, read) = read_with_heap(&python, CODE);
         let found = heap.glibc.as_ref().unwrap();
         assert!(found.mmapped_complete, "{python}: {found:?}");
         let arrays = read.buffers.iter().find(|it| it.name.as_deref() == Some("bytearray"));
@@ -324,14 +325,9 @@ os.read(0, 1)
 #[test]
 fn large_blocks_have_owners() {
     for python in pythons() {
-        let mut child = started(Command::new(&python).args(["-c", BUFFERS]));
-        let target = Target::open(child.id() as i32).unwrap();
-        let heap = ebb_inspect::glibc::read(&target).unwrap();
-        let read = Python::read(&target, &heap.large).unwrap();
+        let (heap, read) = read_with_heap(&python, BUFFERS);
         let told: u64 = read.buffers.iter().map(|it| it.count).sum();
         assert_eq!(told, heap.large.len() as u64);
-        drop(child.stdin.take());
-        child.wait().unwrap();
         let found = heap.glibc.as_ref().unwrap();
         assert!(found.mmapped_complete, "{python}: {found:?}");
         let owned = |name: Option<&str>| {

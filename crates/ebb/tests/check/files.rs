@@ -10,7 +10,6 @@ use crate::harness::*;
 use crate::{assert_error, assert_fine, check, for_another_machine, found};
 use test_needs::needs;
 
-/// A root file system with these files in it.
 fn root(files: &[(&Path, &str)]) -> TempDir {
     let folder = folder();
     for (file, to) in files {

@@ -10,16 +10,15 @@ mod files;
 mod processes;
 mod started;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use harness::{ebb, output, stderr, stdout};
+use harness::{Subject, ebb, output, stderr, stdout};
 
 /// A process that has said that it is ready, ended with the test.
-pub struct Running(Child);
+pub struct Running(Subject);
 
 impl Running {
     /// Starts it and waits for its first line. Its stdin stays open as long as it is wanted.
@@ -29,33 +28,15 @@ impl Running {
                 command.env_remove(name);
             }
         }
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // The loader says there what it ignores.
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
-        assert!(!line.is_empty(), "{command:?} ended without a word");
-        Self(child)
+        // The loader says there what it ignores.
+        let mut subject = Subject::spawn(command.stderr(Stdio::null()));
+        assert!(!subject.line().is_empty(), "{command:?} ended without a word");
+        Self(subject)
     }
 
     /// Its number, as an argument.
     pub fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // A program that waits for stdin ends; a program that sleeps is killed.
-        drop(self.0.stdin.take());
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.pid()
     }
 }
 
@@ -89,7 +70,6 @@ pub fn assert_error(arguments: &[&str], id: &str) -> Value {
     said
 }
 
-/// Asserts that nothing is wrong.
 #[track_caller]
 pub fn assert_fine(arguments: &[&str]) -> Value {
     let (said, code) = check(arguments);

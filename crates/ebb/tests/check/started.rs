@@ -11,7 +11,6 @@ use test_needs::needs;
 use crate::harness::*;
 use crate::{Running, assert_error, assert_fine, check, for_another_machine, found};
 
-/// A file with this text, and its path.
 fn written(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name);
     fs::write(&path, text).expect("a file");

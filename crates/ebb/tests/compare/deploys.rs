@@ -24,7 +24,6 @@ fn ebb(line: &[&str]) -> Command {
     command
 }
 
-/// A recorder, which is killed with this value.
 struct Recorder {
     child: Child,
     folder: PathBuf,
@@ -37,7 +36,6 @@ impl Recorder {
         Self { child, folder: folder.to_owned() }
     }
 
-    /// Waits for records that are like this.
     fn wait_for(&self, count: usize, what: &str, is_one: impl Fn(&Value) -> bool) {
         let end = Instant::now() + Duration::from_secs(120);
         while lines(&self.folder).iter().flatten().filter(|it| is_one(it)).count() < count {

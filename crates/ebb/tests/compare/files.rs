@@ -1,7 +1,7 @@
 //! The files of a trial: exports, an earlier trial in the folder, places that cannot be written, a disk that is full.
 
-use crate::harness::Finished;
-use crate::workload::{ALIKE, SHORT, Workload, fixture, list, wait_until};
+use crate::harness::{Finished, wait_until};
+use crate::workload::{ALIKE, SHORT, Workload, fixture, list};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -3,13 +3,12 @@
 //!
 //! Need root; skipped where no container can be started.
 
-use crate::harness::{self, Finished};
-use crate::workload::{ebb, fixture, list, median, wait_until};
+use crate::harness::{self, Finished, subjects, wait_until};
+use crate::workload::{ebb, fixture, list, median};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -23,15 +22,9 @@ struct Bundle {
 
 impl Bundle {
     fn new(env: &[&str]) -> Self {
-        let bundle = Self { folder: harness::folder(), out: harness::folder() };
-        let root = bundle.path().join("rootfs");
-        for folder in ["usr", "proc", "dev", "tmp", "srv"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        for folder in ["bin", "lib", "lib64"] {
-            symlink(Path::new("usr").join(folder), root.join(folder)).unwrap();
-        }
-        fs::copy(fixture().join("service.py"), root.join("srv/service.py")).unwrap();
+        let bundle = Self { folder: subjects::bundle(&["srv"]), out: harness::folder() };
+        let service = bundle.path().join("rootfs/srv/service.py");
+        fs::copy(fixture().join("service.py"), service).unwrap();
         let env: Vec<&str> = ["PATH=/usr/bin:/bin"].iter().chain(env).copied().collect();
         let config = json!({
             "ociVersion": "1.0.2",
@@ -78,7 +71,6 @@ impl Bundle {
 
 const SERVICE: &str = "/usr/bin/python3 service.py {port}";
 
-/// What `runc` answers.
 fn runc(line: &str) -> String {
     let output = Command::new("runc").args(harness::words(line)).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -336,7 +328,7 @@ impl Podman {
 #[test]
 fn an_image_of_podman_runs_as_it_compose_and_its_dockerfile_say() {
     test_needs::needs!("podman", "runc", "redis-server", "redis-tools");
-    if std::env::var_os("EBB_LONG").is_none() {
+    if !harness::is_long() {
         test_needs::skip!("EBB_LONG=1 is not set");
     }
     if !can_start() {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::harness::{self, Finished};
-use crate::workload::{ALIKE, Workload, left_over, list, median, wait_until};
+use crate::harness::{self, Finished, wait_until};
+use crate::workload::{ALIKE, Workload, left_over, list, median};
 
 /// Whether cgroups can be made here; where not, the tool must have said so.
 fn allowed(finished: &Finished) -> bool {
@@ -20,7 +20,6 @@ fn allowed(finished: &Finished) -> bool {
     false
 }
 
-/// Cgroups of runs of a variant.
 fn cgroups_of(variant: &str) -> usize {
     walkdir::WalkDir::new("/sys/fs/cgroup")
         .into_iter()

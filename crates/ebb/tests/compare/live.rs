@@ -1,6 +1,6 @@
 //! `ebb compare --live` on running processes: which holds less, restarts, and Ctrl-C.
 
-use crate::harness::{Finished, Subject};
+use crate::harness::{Finished, Subject, is_long};
 use crate::workload::{ebb, list};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -98,7 +98,7 @@ while True:
 
 #[test]
 fn steps_are_lined_up_with_the_events_of_a_file_and_with_restarts() {
-    if std::env::var_os("EBB_LONG").is_none() {
+    if !is_long() {
         return;
     }
     let folders = [0, 1].map(|_| tempfile::tempdir().unwrap());

@@ -4,7 +4,6 @@ use crate::harness::{Finished, words};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The line of the fixture that starts the service. An environment is added to it.
@@ -15,12 +14,10 @@ pub const SHORT: [(&str, &str); 2] =
 /// Two variants that are equally good.
 pub const ALIKE: &str = "--variants glibc,x=glibc+MALLOC_ARENA_MAX=1";
 
-/// The fixture as it is.
 pub fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bursts")
 }
 
-/// `ebb` with the words of `line`.
 pub fn ebb(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
     command.args(words(line));
@@ -55,7 +52,6 @@ impl Workload {
         new
     }
 
-    /// Replaces a text of a file by another.
     pub fn edit(&self, file: &str, from: &str, to: &str) {
         let path = self.path().join(file);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -80,12 +76,10 @@ impl Workload {
         command
     }
 
-    /// Runs it to its end.
     pub fn run(&self, line: &str) -> Finished {
         Finished::by(&mut self.compare(line))
     }
 
-    /// Starts it, with its output in our hands.
     pub fn start(&self, line: &str) -> Child {
         let mut command = self.compare(line);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -112,7 +106,6 @@ impl Workload {
     }
 }
 
-/// The median of a figure of a variant.
 #[track_caller]
 pub fn median(trial: &Value, variant: usize, figure: &str) -> f64 {
     let variant = &trial["variants"][variant];
@@ -120,20 +113,9 @@ pub fn median(trial: &Value, variant: usize, figure: &str) -> f64 {
     median.as_f64().unwrap_or_else(|| panic!("no {figure} in {}", variant["summary"]))
 }
 
-/// Elements of a list.
 #[track_caller]
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("no list: {value}"))
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The processes that a trial of the tool with this number started and that still run.

@@ -56,7 +56,6 @@ impl Case {
         Self { name, arguments, expected, files, path: path.to_owned() }
     }
 
-    /// Its files in a place of their own.
     pub fn place(&self) -> Place {
         let files = self.files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         Place::with(&files.collect::<Vec<_>>())

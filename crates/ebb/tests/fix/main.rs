@@ -27,7 +27,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// With these files in it.
     pub fn with(files: &[(&str, &str)]) -> Self {
         let place = Self { folder: folder(), state: folder() };
         for (name, text) in files {
@@ -36,12 +35,10 @@ impl Place {
         place
     }
 
-    /// A path inside.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes a file and the folders that it needs.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
@@ -53,12 +50,10 @@ impl Place {
         fs::read_to_string(self.path(name)).expect("a text")
     }
 
-    /// Every file below, by its name.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         files_in(self.folder.path())
     }
 
-    /// `ebb VERB ARGUMENTS` in the folder.
     pub fn command<S: AsRef<std::ffi::OsStr>>(&self, verb: &str, arguments: &[S]) -> Command {
         let mut command = ebb();
         command
@@ -71,12 +66,10 @@ impl Place {
         command
     }
 
-    /// `ebb fix ARGUMENTS`.
     pub fn fix<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Output {
         output(&mut self.command("fix", arguments))
     }
 
-    /// The records that are left.
     pub fn records(&self) -> usize {
         files_in(self.state.path()).len()
     }

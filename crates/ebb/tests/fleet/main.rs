@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use harness::{Finished, Subject, assert_refused, ebb, output};
 use serde_json::Value;
@@ -45,107 +45,45 @@ fn noise(minute: usize, of: usize) -> f64 {
 }
 
 const GROUPS: &[Group] = &[
-    Group {
-        node: "n1",
-        pod: "api-7f-a",
-        id: 1,
-        pod_id: 1,
-        from: 0,
-        used: |at| sum(bursts(at, 10)),
-        returnable: |at| bursts(at, 10).1,
-        live: |_| 100.0,
-    },
-    Group {
-        node: "n1",
-        pod: "api-7f-b",
-        id: 2,
-        pod_id: 2,
-        from: 0,
-        used: |at| sum(bursts(at, 70)),
-        returnable: |at| bursts(at, 70).1,
-        live: |_| 100.0,
-    },
-    Group {
-        node: "n1",
-        pod: "jobs-1",
-        id: 3,
-        pod_id: 3,
-        from: 0,
-        used: |at| 150.0 + at as f64 % 240.0,
-        returnable: |_| 1.0,
-        live: |_| 150.0,
-    },
-    Group {
-        node: "n2",
-        pod: "",
-        id: 4,
-        pod_id: 0,
-        from: 0,
-        used: |at| 500.0 + at as f64 / 6.0,
-        returnable: |_| 0.0,
-        live: |at| 400.0 + at as f64 / 6.0,
-    },
-    Group {
-        node: "n2",
-        pod: "back-5c-a",
-        id: 5,
-        pod_id: 5,
-        from: 0,
-        used: |_| 300.0,
-        returnable: |at| if at < 240 { 2.0 } else { 120.0 },
-        live: |_| 150.0,
-    },
-    Group {
-        node: "n3",
-        pod: "pay-1",
-        id: 6,
-        pod_id: 6,
-        from: 0,
-        used: |at| 300.0 + 6.0 * noise(at, 1),
-        returnable: |_| 0.0,
-        live: |_| 250.0,
-    },
-    Group {
-        node: "n3",
-        pod: "pay-2",
-        id: 7,
-        pod_id: 7,
-        from: 0,
-        used: |at| 300.0 + 6.0 * noise(at, 2),
-        returnable: |_| 0.0,
-        live: |_| 250.0,
-    },
-    Group {
-        node: "n3",
-        pod: "canary-1",
-        id: 8,
-        pod_id: 8,
-        from: 0,
-        used: |at| 330.0 + 6.0 * noise(at, 3),
-        returnable: |_| 0.0,
-        live: |_| 270.0,
-    },
+    Group::new(
+        "n1",
+        "api-7f-a",
+        [1, 1],
+        [|at| sum(bursts(at, 10)), |at| bursts(at, 10).1, |_| 100.0],
+    ),
+    Group::new(
+        "n1",
+        "api-7f-b",
+        [2, 2],
+        [|at| sum(bursts(at, 70)), |at| bursts(at, 70).1, |_| 100.0],
+    ),
+    Group::new("n1", "jobs-1", [3, 3], [|at| 150.0 + at as f64 % 240.0, |_| 1.0, |_| 150.0]),
+    Group::new(
+        "n2",
+        "",
+        [4, 0],
+        [|at| 500.0 + at as f64 / 6.0, |_| 0.0, |at| 400.0 + at as f64 / 6.0],
+    ),
+    Group::new(
+        "n2",
+        "back-5c-a",
+        [5, 5],
+        [|_| 300.0, |at| if at < 240 { 2.0 } else { 120.0 }, |_| 150.0],
+    ),
+    Group::new("n3", "pay-1", [6, 6], [|at| 300.0 + 6.0 * noise(at, 1), |_| 0.0, |_| 250.0]),
+    Group::new("n3", "pay-2", [7, 7], [|at| 300.0 + 6.0 * noise(at, 2), |_| 0.0, |_| 250.0]),
+    Group::new("n3", "canary-1", [8, 8], [|at| 330.0 + 6.0 * noise(at, 3), |_| 0.0, |_| 270.0]),
     // The sandbox of a pod, which no container of kube-state-metrics has.
-    Group {
-        node: "n1",
-        pod: "api-7f-a",
-        id: 10,
-        pod_id: 1,
-        from: 0,
-        used: |_| 1.0,
-        returnable: |_| 0.0,
-        live: |_| 1.0,
-    },
+    Group::new("n1", "api-7f-a", [10, 1], [|_| 1.0, |_| 0.0, |_| 1.0]),
     // It took the place of the last one, and starts with much.
     Group {
-        node: "n3",
-        pod: "canary-1",
-        id: 9,
-        pod_id: 8,
         from: 465,
-        used: |at| if at < 467 { 900.0 } else { 330.0 + 6.0 * noise(at, 4) },
-        returnable: |_| 0.0,
-        live: |_| 270.0,
+        ..Group::new(
+            "n3",
+            "canary-1",
+            [9, 8],
+            [|at| if at < 467 { 900.0 } else { 330.0 + 6.0 * noise(at, 4) }, |_| 0.0, |_| 270.0],
+        )
     },
 ];
 
@@ -154,6 +92,16 @@ fn sum((live, held): (f64, f64)) -> f64 {
 }
 
 impl Group {
+    /// `ids` of the container and of the pod; used, returnable and live MB.
+    const fn new(
+        node: &'static str,
+        pod: &'static str,
+        [id, pod_id]: [usize; 2],
+        [used, returnable, live]: [fn(usize) -> f64; 3],
+    ) -> Self {
+        Self { node, pod, id, pod_id, from: 0, used, returnable, live }
+    }
+
     fn to(&self) -> usize {
         if self.id == 8 { 465 } else { MINUTES + 1 }
     }
@@ -291,16 +239,8 @@ impl Prometheus {
             .spawn()
             .unwrap();
         let server = Prometheus { child, url: format!("http://127.0.0.1:{port}"), _folder: folder };
-        let end = Instant::now() + Duration::from_secs(60);
-        let is_ready = || {
-            let mut curl = Command::new("python3");
-            let code = "import sys, urllib.request as u; u.urlopen(sys.argv[1] + '/-/ready')";
-            output(curl.args(["-c", code, &server.url])).status.success()
-        };
-        while !is_ready() {
-            assert!(Instant::now() < end, "Prometheus was not ready after a minute");
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let address = format!("{}/-/ready", server.url);
+        harness::wait_until("Prometheus is ready", || ureq::get(&address).call().is_ok());
         server
     }
 

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -51,7 +51,6 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(status.expect("cp").success(), "{}", from.display());
 }
 
-/// `ebb run` with these arguments, run to its end.
 pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
     output(ebb().arg("run").args(arguments))
 }
@@ -81,7 +80,6 @@ pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
     assert_eq!(stdout(output), "");
 }
 
-/// The words of a line, as a shell splits it.
 pub fn words(line: &str) -> Vec<String> {
     shlex::split(line).unwrap_or_else(|| panic!("an open quote: {line}"))
 }
@@ -102,7 +100,6 @@ impl Finished {
         }
     }
 
-    /// Runs a command to its end.
     pub fn by(command: &mut Command) -> Self {
         Self::of(&output(command))
     }
@@ -130,7 +127,6 @@ impl Finished {
         assert!(!self.stderr.contains("run 1"), "{}", self.all());
     }
 
-    /// Its stdout as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.all()))
@@ -167,6 +163,21 @@ pub fn each<T: Sync>(cases: &[(&str, T)], check: impl Fn(&T) + Sync) {
     });
     let failed = failed.into_inner().expect("the list");
     assert!(failed.is_empty(), "these cases fail: {failed:?}");
+}
+
+/// Whether long tests were asked for.
+pub fn is_long() -> bool {
+    std::env::var_os("EBB_LONG").is_some()
+}
+
+/// A machine that has other things to do gets a minute.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "not within a minute: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A running process, ended with this value.
@@ -210,7 +221,6 @@ impl Subject {
         self.id.to_string()
     }
 
-    /// The next line that it writes.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
@@ -299,7 +309,6 @@ pub fn script(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Compiles C source.
 pub fn compile(
     folder: &TempDir,
     compiler: &str,

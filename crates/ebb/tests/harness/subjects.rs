@@ -38,12 +38,10 @@ fn compiled_by(compiler: &str, name: &str, source: &str, flags: &[&str]) -> Path
     program
 }
 
-/// The C program of cases.
 pub fn c_program() -> PathBuf {
     compiled("cases", "cases.c", &[])
 }
 
-/// A copy of the program of cases, under a name of its own.
 pub fn copy(folder: &TempDir, name: &str) -> PathBuf {
     let program = folder.path().join(name);
     if !program.exists() {
@@ -52,7 +50,6 @@ pub fn copy(folder: &TempDir, name: &str) -> PathBuf {
     program
 }
 
-/// The program of cases in `case`, under a name of its own.
 pub fn named(folder: &TempDir, name: &str, case: &str) -> Subject {
     Subject::start(Command::new(copy(folder, name)).arg(case))
 }
@@ -107,7 +104,6 @@ pub fn packages(program: &str, preload: Option<&str>) -> Vec<&'static str> {
     named.into_iter().chain(preloaded).collect()
 }
 
-/// The command for a `program` of the table.
 pub fn command(program: &str) -> Command {
     let built = |compiler: &str, arguments: &[&str]| {
         let target = builds().path().join(program.replace('.', "-"));
@@ -179,6 +175,20 @@ pub fn preload(allocator: &str) -> PathBuf {
     }
 }
 
+/// A bundle for runc without its config.json: a root with these folders besides those of the machine's /usr.
+pub fn bundle(folders: &[&str]) -> TempDir {
+    let bundle = harness::folder();
+    let root = bundle.path().join("rootfs");
+    for folder in ["usr", "proc", "dev", "tmp"].iter().chain(folders) {
+        std::fs::create_dir_all(root.join(folder)).expect("a folder");
+    }
+    for folder in ["bin", "lib", "lib64"] {
+        let to = Path::new("usr").join(folder);
+        std::os::unix::fs::symlink(to, root.join(folder)).expect("a link");
+    }
+    bundle
+}
+
 /// A memory cgroup of our own; removed in the end.
 pub struct Cgroup(pub PathBuf);
 
@@ -210,7 +220,28 @@ impl Cgroup {
             .arg("sh")
             .arg(command.get_program())
             .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            shell.env(name, value.unwrap_or_default());
+        }
+        if let Some(folder) = command.get_current_dir() {
+            shell.current_dir(folder);
+        }
         shell
+    }
+
+    /// The bytes that are charged to it.
+    pub fn usage(&self) -> u64 {
+        let text = std::fs::read_to_string(self.file(["memory.current", "memory.usage_in_bytes"]));
+        text.expect("its charge").trim().parse().expect("a number")
+    }
+
+    pub fn limit(&self, bytes: u64) -> std::io::Result<()> {
+        let file = self.file(["memory.max", "memory.limit_in_bytes"]);
+        std::fs::write(file, bytes.to_string())
+    }
+
+    fn file(&self, names: [&str; 2]) -> PathBuf {
+        self.0.join(names[usize::from(!self.0.join(names[0]).exists())])
     }
 }
 

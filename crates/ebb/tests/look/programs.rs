@@ -7,16 +7,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use ebb_process::Tree;
 use procfs::process::Process;
 use tempfile::TempDir;
 
 use crate::harness;
-
-/// Nothing takes longer on a machine that has other things to do.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A process with all its descendants, in a process group of its own that ends with this value.
 pub struct Group(pub Child);
@@ -55,15 +51,6 @@ impl Drop for Group {
     }
 }
 
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LIMIT, "not {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// The tree of `tree.c`.
 pub fn tree() -> PathBuf {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, program) = BUILT.get_or_init(|| {
@@ -107,7 +94,6 @@ pub struct Figures {
     pub soft_dirty: u64,
 }
 
-/// `root` and its descendants, by number.
 pub fn pids_of(root: i32) -> Vec<i32> {
     let mut all = Tree::of(root).expect("it lives").pids().to_vec();
     all.sort_unstable();
@@ -167,7 +153,6 @@ pub fn assert_unchanged(before: &[Figures], root: i32, after_what: &str) {
     assert!(changes.is_empty(), "after {after_what}: {changes:#?}");
 }
 
-/// Forgets what the processes of `root` have written to.
 pub fn clear_soft_dirty(root: i32) {
     for pid in pids_of(root) {
         let file = fs::File::options().write(true).open(format!("/proc/{pid}/clear_refs"));

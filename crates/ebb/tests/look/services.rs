@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::forked::{assert_untouched, settle};
-use crate::harness;
-use crate::programs;
-use crate::programs::{Group, wait_until};
+use crate::harness::{self, wait_until};
+use crate::programs::{self, Group};
 
 /// Whether this is a run that takes its time, with `program` installed.
 fn is_asked(program: &str, name: &str) -> bool {
-    if std::env::var_os("EBB_LONG").is_none() {
+    if !harness::is_long() {
         eprintln!("skipped: {name} is tested with EBB_LONG=1");
         return false;
     }

@@ -166,7 +166,6 @@ fn sums_by_stack_are_those_of_the_program() {
     assert!(next["live_bytes"].as_f64().expect("a figure") < 1.5 * all, "{next}");
 }
 
-/// The function that a profile names first.
 fn first(text: &str) -> &str {
     let stack = text.split("blocks, from\n").nth(1).unwrap_or_else(|| panic!("no stack in {text}"));
     stack.lines().next().expect("a line").trim()

@@ -17,7 +17,6 @@ const BARE: &str = include_str!("../../../ebbmalloc-c/tests/programs/startup_bar
 const BARE_FLAGS: [&str; 3] = ["-nostdlib", "-ffreestanding", "-fno-stack-protector"];
 const UNSUPPORTED: i32 = Exit::Unsupported.code() as i32;
 
-/// The loader that programs of this machine name.
 fn loader() -> PathBuf {
     let listed = stdout(&output(Command::new("readelf").args(["-lW", "/bin/sh"])));
     let name = listed.split_once("interpreter: ").and_then(|(_, rest)| rest.split_once(']'));

@@ -42,7 +42,6 @@ fn start(options: &[&str], arguments: &[&str], environment: &[(&str, &str)]) -> 
     Subject::start(command.envs(environment.iter().copied()).stderr(Stdio::piped()))
 }
 
-/// How many signals its handler has seen.
 fn signals(program: &mut Subject) -> u64 {
     program.tell();
     program.line().parse().expect("a number")

@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use test_needs::{needs, skip};
 
 use crate::harness::subjects::{self, Cgroup};
-use crate::harness::{self, Finished, Subject, each, output, words};
+use crate::harness::{self, Finished, Subject, each, output, wait_until, words};
 use crate::{assert_fact, bytes, text, trim};
 
 /// No answer takes longer on a machine that has other things to do.
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// So often, and more often with `EBB_LONG`.
 fn times((short, long): (u64, u64)) -> u64 {
-    if std::env::var_os("EBB_LONG").is_some() { long } else { short }
+    if harness::is_long() { long } else { short }
 }
 
 /// Calls of malloc_trim.
@@ -109,11 +109,7 @@ fn redis() {
     // Debian's is linked to jemalloc.
     command.env("LD_PRELOAD", harness::peer("libc.so.6", "libc6"));
     let service = Subject::spawn(&mut command);
-    let end = Instant::now() + LIMIT;
-    while UnixStream::connect(&socket).is_err() {
-        assert!(Instant::now() < end, "redis-server does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("redis-server listens", || UnixStream::connect(&socket).is_ok());
     under_load(service.id, 2, |client, next| {
         let stream = UnixStream::connect(&socket).expect("a connection");
         stream.set_read_timeout(Some(LIMIT)).unwrap();

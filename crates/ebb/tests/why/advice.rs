@@ -13,14 +13,13 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::harness::subjects::{self, preload};
-use crate::harness::{self, Finished, Subject, each, why_json};
+use crate::harness::{self, Finished, Subject, each, is_long, why_json};
 
 /// Longer than any allocator is asked to wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Settings<'a> = &'a [(&'a str, &'a str)];
 
-/// Resident bytes.
 fn resident(process: &Subject) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id)).expect("alive");
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -107,7 +106,6 @@ struct Advice<'a> {
     again: Option<Settings<'a>>,
 }
 
-/// A start with other settings is advised.
 const fn start<'a>(
     allocator: &'a str,
     state: &'a str,
@@ -118,7 +116,6 @@ const fn start<'a>(
     Advice { allocator, state, remedy: "", settings, words, again: Some(again) }
 }
 
-/// A call is advised.
 const fn call<'a>(
     allocator: &'a str,
     state: &'a str,
@@ -251,10 +248,6 @@ fn helps_python(name: &str, code: &str, words: &str, settings: Settings) {
     let mut again = python(code, settings);
     again.env("LD_PRELOAD", preload("ebbmalloc"));
     helps(name, Subject::start(&mut python(code, &[])), words, Some(&mut again));
-}
-
-fn is_long() -> bool {
-    std::env::var_os("EBB_LONG").is_some()
 }
 
 #[test]

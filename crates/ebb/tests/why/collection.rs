@@ -100,7 +100,7 @@ fn collection(file: &str, place: &str) {
 /// long tests.
 fn run(case: &Case) -> Option<serde_json::Value> {
     let is_long = case.watch.is_some() || case.program.starts_with("rust:");
-    if is_long && std::env::var_os("EBB_LONG").is_none() {
+    if is_long && !harness::is_long() {
         return None;
     }
     if case.root && !nix::unistd::Uid::effective().is_root() {

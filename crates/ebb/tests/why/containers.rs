@@ -4,13 +4,11 @@
 //! Needs runc and root; skipped where no container can be started.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-use crate::harness::{self, Finished, output};
+use crate::harness::{self, Finished, output, subjects};
 use nix::unistd::Uid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -57,15 +55,9 @@ impl Container {
     ) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let bundle = harness::folder();
-        let root = bundle.path().join("rootfs");
-        for folder in ["usr", "proc", "dev", "tmp", "opt"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        for folder in ["bin", "lib", "lib64"] {
-            symlink(Path::new("usr").join(folder), root.join(folder)).unwrap();
-        }
-        std::os::unix::fs::chown(root.join("tmp"), Some(user), Some(user)).unwrap();
+        let bundle = subjects::bundle(&["opt"]);
+        let tmp = bundle.path().join("rootfs/tmp");
+        std::os::unix::fs::chown(tmp, Some(user), Some(user)).unwrap();
         let capabilities: Vec<_> =
             capabilities.split(' ').map(|name| format!("CAP_{name}")).collect();
         // Another user than root has none in force, as under docker.
@@ -97,7 +89,6 @@ impl Container {
         Self { id: format!("ebb-test-{}-{number}", std::process::id()), bundle }
     }
 
-    /// Runs it to its end.
     fn run(self) -> Output {
         output(Command::new("runc").arg("run").arg(&self.id).current_dir(self.bundle.path()))
     }
@@ -119,11 +110,7 @@ impl Container {
             return Err(fs::read_to_string(log).unwrap_or_default().trim().to_owned());
         }
         let ready = service.bundle.path().join("rootfs/tmp/ready");
-        let start = Instant::now();
-        while !ready.exists() {
-            assert!(start.elapsed() < Duration::from_secs(60), "the service does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        harness::wait_until("the service starts", || ready.exists());
         Ok(service)
     }
 
@@ -137,14 +124,12 @@ impl Container {
         output(command.arg(&self.id).arg("/opt/ebb").args(arguments))
     }
 
-    /// The service's pid on the host.
     fn pid(&self) -> String {
         let state = output(Command::new("runc").arg("state").arg(&self.id));
         let state: Value = serde_json::from_slice(&state.stdout).expect("a container's state");
         state["pid"].to_string()
     }
 
-    /// Its cgroup that counts memory.
     fn cgroup(&self) -> String {
         let groups = fs::read_to_string(format!("/proc/{}/cgroup", self.pid())).unwrap();
         let of = |controller: &str| {

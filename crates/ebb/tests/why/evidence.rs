@@ -42,7 +42,6 @@ impl Said {
         self.value["verdict"]["main"].as_str().unwrap_or("none")
     }
 
-    /// Bytes of a line of the ledger.
     fn line(&self, cause: &str) -> u64 {
         let lines = self.value["ledger"]["lines"].as_array().expect("lines");
         let line = lines.iter().find(|line| line["cause"] == cause);

@@ -3,13 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 
-use crate::harness::{self, Finished, Subject, output, subjects, why_json, words};
+use crate::harness::{self, Finished, Subject, output, subjects, wait_until, why_json, words};
 use test_needs::{needs, skip};
 
 const NOT_ENOUGH: i32 = 20;
@@ -17,7 +16,6 @@ const PERMISSION: i32 = 30;
 const USAGE: i32 = 64;
 const NOT_WRITTEN: i32 = 74;
 
-/// `ebb` with the words of `line`, run to its end.
 fn ebb(line: &str) -> Finished {
     Finished::by(harness::ebb().args(words(line)))
 }
@@ -28,16 +26,6 @@ fn processes(report: &Value) -> &[Value] {
 
 fn started(program: &str) -> Subject {
     Subject::start(&mut subjects::command(program))
-}
-
-/// Waits until something is so, for a machine that is busy.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use test_needs::{needs, skip};
 
 use crate::harness::subjects::{self, Cgroup};
-use crate::harness::{self, Finished, Subject};
+use crate::harness::{self, Finished, Subject, is_long};
 
 /// Sends requests to gunicorn from several threads until `is_enough` of the answers; answers by what was answered.
 fn load(
@@ -41,11 +41,6 @@ fn load(
         }
     });
     answers.into_inner().expect("answers")
-}
-
-/// Twelve workers of CPython take a minute to start, to load and to look at.
-fn is_long() -> bool {
-    std::env::var_os("EBB_LONG").is_some()
 }
 
 /// Twelve workers after load: gunicorn, and the pid of the worker that leaks.
@@ -140,15 +135,7 @@ os.killpg(0, signal.SIGKILL)
 #[test]
 fn what_one_more_worker_costs_is_what_the_limit_is_charged_for_it() {
     let Some(cgroup) = Cgroup::new("room") else { return };
-    let read = |name: &str| {
-        let text = std::fs::read_to_string(cgroup.0.join(name)).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let (usage, limit) = match read("memory.current") {
-        Some(_) => ("memory.current", "memory.max"),
-        None => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
-    };
-    if std::fs::write(cgroup.0.join(limit), "300000000").is_err() {
+    if cgroup.limit(300_000_000).is_err() {
         skip!("no right to set a limit");
     }
     let mut python = Command::new("setsid");
@@ -165,12 +152,12 @@ fn what_one_more_worker_costs_is_what_the_limit_is_charged_for_it() {
         (bytes("limit") - bytes("besides")) / bytes("floor"),
         "{room}"
     );
-    let before = read(usage).expect("a usage");
+    let before = cgroup.usage();
     for _ in 0..4 {
         subject.tell();
         assert_eq!(subject.line(), "more");
     }
-    let charged = (read(usage).expect("a usage") - before) / 4;
+    let charged = (cgroup.usage() - before) / 4;
     assert!(charged.abs_diff(each) < each / 5, "{charged} for one more, not {each}");
     let text = Finished::by(harness::ebb().args(["why", &target])).stdout;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -317,7 +304,7 @@ while True:
 /// What the rests of a watch promise is what a trim returns in the next rest.
 #[test]
 fn a_watch_names_the_rests_at_which_a_trim_returns_memory() {
-    if std::env::var_os("EBB_LONG").is_none() {
+    if !is_long() {
         return;
     }
     let mut python = Subject::python(BURSTS);

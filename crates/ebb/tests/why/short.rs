@@ -95,15 +95,7 @@ fn a_process_near_its_limit_has_the_headroom_in_line_two() {
         return;
     };
     let subject = Subject::start(&mut cgroup.with(&subjects::command("c:live-peak")));
-    let read = |name: &str| {
-        let text = std::fs::read_to_string(cgroup.0.join(name)).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let (usage, limit) = match read("memory.current") {
-        Some(usage) => (usage, "memory.max"),
-        None => (read("memory.usage_in_bytes").expect("a figure"), "memory.limit_in_bytes"),
-    };
-    std::fs::write(cgroup.0.join(limit), (usage * 10 / 9).to_string()).expect("a limit");
+    cgroup.limit(cgroup.usage() * 10 / 9).expect("a limit");
     let text = short(&mut why(&subject.pid())).stdout;
     let second = text.lines().nth(1).unwrap_or_default();
     let share = ["At 89 % of the limit: ", "At 90 % of the limit: "];
@@ -146,7 +138,6 @@ impl Apart {
         Some(Self { name, subjects, cgroups, folder })
     }
 
-    /// The paths of the cgroups, from their mount.
     fn paths(&self) -> [String; 2] {
         self.cgroups.each_ref().map(|cgroup| {
             let folder = cgroup.0.file_name().expect("a name");
@@ -257,7 +248,7 @@ fn a_step_is_found_with_the_event_before_it() {
             { my $burst = "x" x 30_000_000; sleep 0.2; undef $burst; }
             sleep 1;
         }"#;
-    if std::env::var_os("EBB_LONG").is_none() {
+    if !harness::is_long() {
         return;
     }
     let folder = harness::folder();
@@ -288,7 +279,7 @@ kept = b"x" * (int(sys.argv[2]) << 20)
 print("ready", flush=True)
 time.sleep(600)
 "#;
-    if std::env::var_os("EBB_LONG").is_none() {
+    if !harness::is_long() {
         return;
     }
     let name = format!("ebbstep{}", std::process::id());
