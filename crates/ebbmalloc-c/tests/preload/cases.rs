@@ -17,6 +17,16 @@ macro_rules! cases {
     )*};
 }
 
+/// One test for each argument of a check.
+macro_rules! tests {
+    ($check:ident: $($name:ident: $argument:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            $check($argument);
+        }
+    )*};
+}
+
 mod interfaces {
     use super::*;
 
@@ -238,32 +248,24 @@ mod huge_pages {
 mod seccomp {
     use super::*;
 
+    /// Four programs at once: they wait more than they work.
     fn refused(calls: &str) {
-        for error in ["EPERM", "ENOSYS"] {
-            for moment in ["before", "late"] {
-                Run::program("sandbox refused").args([calls, error, moment]).run().passed();
+        std::thread::scope(|scope| {
+            for error in ["EPERM", "ENOSYS"] {
+                for moment in ["before", "late"] {
+                    let run = Run::program("sandbox refused").args([calls, error, moment]);
+                    scope.spawn(move || run.run().passed());
+                }
             }
-        }
+        });
     }
 
-    #[test]
-    fn process_madvise_refused() {
-        refused("process_madvise");
-    }
-
-    #[test]
-    fn membarrier_refused() {
-        refused("membarrier");
-    }
-
-    #[test]
-    fn clone_refused() {
-        refused("clone");
-    }
-
-    #[test]
-    fn all_three_refused() {
-        refused("process_madvise+membarrier+clone");
+    tests! {
+        refused:
+        process_madvise_refused: "process_madvise";
+        membarrier_refused: "membarrier";
+        clone_refused: "clone";
+        all_three_refused: "process_madvise+membarrier+clone";
     }
 
     cases! {
@@ -281,34 +283,22 @@ mod seccomp {
 mod namespaces {
     use super::*;
 
+    /// All at once: they wait more than they work.
     fn at_all_moments(form: &str) {
-        let failed = ["0", "100", "700", "1500", "5000"].map(|wait_ms| {
-            let outcome = Run::program("sandbox namespaces").args([form, wait_ms]).run();
-            let succeeded = outcome.status.is_some_and(|status| status.success());
-            if succeeded { String::new() } else { outcome.describe() }
+        std::thread::scope(|scope| {
+            for wait_ms in ["0", "100", "700", "1500", "5000"] {
+                let run = Run::program("sandbox namespaces").args([form, wait_ms]);
+                scope.spawn(move || run.run().passed());
+            }
         });
-        let failed = failed.concat();
-        assert!(failed.is_empty(), "{failed}");
     }
 
-    #[test]
-    fn unshare_user_namespace() {
-        at_all_moments("unshare_user");
-    }
-
-    #[test]
-    fn unshare_mount_namespace() {
-        at_all_moments("unshare_mount");
-    }
-
-    #[test]
-    fn setns_user_namespace() {
-        at_all_moments("setns_user");
-    }
-
-    #[test]
-    fn setns_mount_namespace() {
-        at_all_moments("setns_mount");
+    tests! {
+        at_all_moments:
+        unshare_user_namespace: "unshare_user";
+        unshare_mount_namespace: "unshare_mount";
+        setns_user_namespace: "setns_user";
+        setns_mount_namespace: "setns_mount";
     }
 }
 

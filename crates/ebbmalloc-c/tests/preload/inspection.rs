@@ -20,7 +20,6 @@ fn gdb(target: [&str; 2], commands: &[&str]) -> Outcome {
         .succeeded()
 }
 
-/// The program when it has said that it is ready.
 fn ready() -> Running {
     let mut running = Run::program("inspected inspected stay").spawn();
     let mut stdout = BufReader::new(running.child.stdout.take().expect("a pipe"));

@@ -87,7 +87,6 @@ const OWN: [&str; 12] = [
     "misuse_new free_of_new",
 ];
 
-/// The programs that reached their end.
 fn undetected(settings: &str, programs: &[String]) -> Vec<String> {
     let reached_end = |program: &&String| {
         let outcome = Run::program(program).env("EBB_CONF", settings).run();

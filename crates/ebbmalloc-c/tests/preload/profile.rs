@@ -133,7 +133,6 @@ fn a_profile_from_outside_begins_when_it_is_asked_for_and_ends_with_its_lease() 
     Run::preloaded(program("profiled", Flavour::Plain)).args(["leased"]).run().passed();
 }
 
-/// The probes in a file's notes, as readelf shows them.
 fn probes(file: &Path) -> String {
     let told = Command::new(require("readelf", "binutils")).arg("-nW").arg(file).output();
     String::from_utf8_lossy(&told.expect("readelf can be run").stdout).into_owned()

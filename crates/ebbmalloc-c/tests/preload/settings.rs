@@ -84,7 +84,6 @@ fn run(conf: &str, what: &str) -> Outcome {
     Run::program("figures").env("MALLOC_CONF", conf).arg(what).run()
 }
 
-/// What the program says of `name`.
 fn figure(conf: &str, what: &str, name: &str) -> usize {
     let outcome = run(conf, what).passed();
     let line = outcome.stdout.lines().find_map(|line| {

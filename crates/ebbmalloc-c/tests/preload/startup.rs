@@ -182,7 +182,6 @@ fn a_library_wants_an_executable_stack() {
     run(host(&[]), "stack").arg(library).run().passed();
 }
 
-/// The loader that programs of this machine name.
 fn loader() -> PathBuf {
     let listed = Command::new("readelf").args(["-lW", "/bin/sh"]).output().expect("readelf");
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();

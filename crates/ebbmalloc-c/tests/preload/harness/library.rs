@@ -39,7 +39,6 @@ pub fn is_foreign() -> bool {
     })
 }
 
-/// TARGET/PROFILE of this build.
 fn profile_dir() -> PathBuf {
     let test = env::current_exe().expect("the test's own path");
     let folder = test.parent().and_then(Path::parent);

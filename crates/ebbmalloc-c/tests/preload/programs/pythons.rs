@@ -45,7 +45,6 @@ impl Python {
         }
     }
 
-    /// Under the preload, with arguments.
     fn run(&self, arguments: &[&str]) -> Run {
         Run::preloaded(&self.path).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1")
     }
