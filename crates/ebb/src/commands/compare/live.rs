@@ -19,8 +19,7 @@ use ebb_process::{MallocSource, environ, malloc_source, tree};
 use ebb_report::figures;
 use ebb_trial::interrupt::{Groups, Interrupt};
 use ebb_trial::results::{
-    Canary, FORMAT, Limits, Machine, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial,
-    Variant, Workload,
+    Canary, FORMAT, Metric, PhaseKind, PhaseSpan, Restart, Run, Sample, Trial, Variant, Workload,
 };
 use ebb_trial::{canary, launch, remains};
 use std::collections::BTreeMap;
@@ -78,7 +77,6 @@ impl Args {
     }
 }
 
-/// One side and what has been seen of it.
 struct Side {
     followed: Followed,
     variant: Variant,
@@ -86,7 +84,6 @@ struct Side {
     /// CPU time over all lives, and the counter that the last look showed.
     cpu_s: f64,
     counter: Option<f64>,
-    /// The time at which it was gone.
     gone_at: Option<f64>,
     /// The processes at the last look, and the events since the first.
     standing: Standing,
@@ -305,7 +302,6 @@ fn end(
     variant
 }
 
-/// The allocator of a process and the file that it comes from.
 fn allocator_and_file(pid: i32) -> (String, Option<PathBuf>) {
     match malloc_source(pid) {
         Ok(source) if source.is_libc() => (ebb_allocators::Allocator::Glibc.to_string(), None),
@@ -346,28 +342,15 @@ fn trial(
         workload: Workload {
             name: "live".to_owned(),
             description: "Running services, compared under their own traffic".to_owned(),
-            image: None,
-            profile: None,
-            vars: BTreeMap::new(),
-            cycles: BTreeMap::new(),
-            digest: None,
+            ..Workload::default()
         },
-        machine: Machine::default(),
         repetitions: 1,
         interval_ms: (canary.every_s * 1000.0) as u64,
         metric,
-        limits: Limits::default(),
-        max_rest: Vec::new(),
-        interrupted: false,
-        placebos: None,
         remains: remains::look(&variants, &verdict),
         verdict,
         variants,
-        stopping: None,
-        traps: Vec::new(),
-        against: None,
-        tuned: None,
         canary: Some(canary),
-        autoscale: None,
+        ..Trial::default()
     }
 }
