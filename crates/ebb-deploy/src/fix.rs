@@ -79,7 +79,6 @@ pub enum RefusedKind {
 }
 
 impl Refused {
-    /// The file is not understood.
     fn not_understood(what: impl Into<String>) -> Self {
         Self {
             kind: RefusedKind::NotUnderstood,
@@ -107,7 +106,6 @@ impl Refused {
         }
     }
 
-    /// With another remedy.
     #[must_use]
     fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();

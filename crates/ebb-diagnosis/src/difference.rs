@@ -61,7 +61,6 @@ fn sentence(asked: &str, from: u64, to: u64, changes: &[Change]) -> String {
     )
 }
 
-/// A figure of a snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figure {
     value: u64,
@@ -71,7 +70,6 @@ struct Figure {
 
 type Figures = BTreeMap<(String, Unit), Figure>;
 
-/// The figures of a snapshot by name.
 fn figures(snapshot: &Snapshot) -> Figures {
     let mut figures = Figures::new();
     add_counts(&mut figures, snapshot);

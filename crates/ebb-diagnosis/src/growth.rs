@@ -365,7 +365,6 @@ fn growth_mb(trend: &Trend) -> String {
     format!("{} to {}", megabytes(trend.from), megabytes(trend.to))
 }
 
-/// The slope per hour, with its interval.
 fn rate(slope: Slope) -> String {
     let hourly =
         |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");

@@ -211,7 +211,6 @@ fn note(cause: Cause, processes: &[Process]) -> Option<String> {
     }
 }
 
-/// The heaps that were read.
 pub(super) fn heaps(processes: &[Process]) -> impl Iterator<Item = &Heap> {
     processes.iter().filter_map(|process| process.heap.as_ref())
 }

@@ -48,7 +48,6 @@ fn sentence(points: &[(String, Snapshot)], phases: &[Phase]) -> String {
     format!("{who} went from {from_to} in {} phases{most}.", phases.len() - 1)
 }
 
-/// The figures of one point.
 struct Figures {
     total: u64,
     live: Option<u64>,

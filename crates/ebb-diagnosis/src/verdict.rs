@@ -57,7 +57,6 @@ pub fn verdict(snapshot: &Snapshot, ledger: &Ledger, findings: &[Finding]) -> Ve
     }
 }
 
-/// Which group a cause belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     Held,
@@ -208,7 +207,6 @@ fn has_ended(snapshot: &Snapshot) -> bool {
     snapshot.processes.is_empty() && snapshot.missing.iter().any(|it| it.what == ENDED)
 }
 
-/// What to call the target.
 pub(super) fn target_name(snapshot: &Snapshot) -> String {
     match (snapshot.target.kind, snapshot.processes.as_slice()) {
         (TargetKind::Cgroup, processes) => {

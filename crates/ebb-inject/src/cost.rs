@@ -135,7 +135,6 @@ impl Memory {
         Ok(memory)
     }
 
-    /// How long it takes to return all pages, so many in a call.
     fn time_return(&self, pages_a_call: usize) -> Result<Duration, Errno> {
         self.touch();
         let begin = Instant::now();

@@ -52,7 +52,6 @@ pub fn check(tracee: &Tracee) -> Result<(), Left> {
     Ok(())
 }
 
-/// Whether the filter lets a call pass.
 fn allows(filter: &[sock_filter], call: i64) -> bool {
     let mut data = [0; DATA_WORDS];
     let Ok(number) = u32::try_from(call) else {

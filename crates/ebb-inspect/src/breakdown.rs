@@ -88,7 +88,6 @@ impl Breakdown {
         self.system = self.sum();
     }
 
-    /// Resident bytes of all lines but `live`.
     pub(crate) fn resident_but_live(&self) -> u64 {
         self.sum().resident - self.live.resident
     }
@@ -102,7 +101,6 @@ impl Breakdown {
         free
     }
 
-    /// Free bytes whose pages are not resident.
     pub(crate) fn free_not_resident(&self) -> u64 {
         self.glibc_free().absent()
             + self.kept.absent()

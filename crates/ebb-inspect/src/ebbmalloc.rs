@@ -166,7 +166,6 @@ impl Sum<'_> {
         Ok(())
     }
 
-    /// Counts the region whose view is at `view`.
     fn region(&mut self, space: Space<'_>, view: u64) -> Result<(), Unsupported> {
         let offsets = self.place.offsets;
         let mut reader = space.reader();

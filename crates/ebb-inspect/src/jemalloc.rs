@@ -60,7 +60,6 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     Ok(heap)
 }
 
-/// What the jemalloc whose data is `data` holds.
 fn of_data(
     space: Space<'_>,
     data: &[(u64, u64)],

@@ -38,7 +38,6 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     of_data(space, image.data(), layouts_of(file))
 }
 
-/// The layouts of the second version that `file` may have.
 fn layouts_of(file: &Path) -> &'static [segments::Layout] {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     if name.starts_with("python") || name.starts_with("libpython") {
@@ -48,7 +47,6 @@ fn layouts_of(file: &Path) -> &'static [segments::Layout] {
     }
 }
 
-/// What the mimalloc whose data is `data` holds.
 fn of_data(
     space: Space<'_>,
     data: &[(u64, u64)],

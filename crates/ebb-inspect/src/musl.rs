@@ -44,7 +44,6 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     of_data(space, image.data(), version(&image).as_deref())
 }
 
-/// What the musl whose data is `data` holds.
 fn of_data(
     space: Space<'_>,
     data: &[(u64, u64)],

@@ -127,7 +127,6 @@ impl Schedule {
         self.last = Some(*now);
     }
 
-    /// Learns from a look.
     pub(crate) fn learn(&mut self, rss: u64, cost: Duration) {
         let rate = (cost.as_secs_f64() - FIRST_COST_S).max(0.0) / rss.max(LEAST_BYTES) as f64;
         self.s_per_byte += 0.2 * (rate - self.s_per_byte);

@@ -211,7 +211,6 @@ impl Carried {
     }
 }
 
-/// Whether `path` names the library in memory of this process.
 fn is_in_memory(path: &Path) -> bool {
     path.starts_with("/proc/self/fd")
         && fs::read_link(path).is_ok_and(|it| it.starts_with(format!("/memfd:{FILE} (deleted)")))

@@ -221,7 +221,6 @@ impl Replaced {
     }
 }
 
-/// The files that the process has mapped, each once.
 fn mapped_files(pid: i32) -> Result<BTreeSet<PathBuf>, Unreadable> {
     let maps = Process::new(pid).and_then(|process| process.maps()).map_err(reason)?;
     let root = Root::of(pid);
@@ -257,7 +256,6 @@ fn is_c_library(path: &Path) -> bool {
     }
 }
 
-/// Whether two paths lead to the same file.
 fn same_file(one: &Path, other: &Path) -> bool {
     one == other
         || match (fs::metadata(one), fs::metadata(other)) {

@@ -81,7 +81,6 @@ fn is_arrow(file: &OsStr) -> bool {
     file.to_str().is_some_and(|file| file.starts_with("libarrow.so"))
 }
 
-/// Whether the process was started with that variable at that value.
 fn is_set_at_start(pid: i32, (name, value): (&str, &str)) -> bool {
     let variables = environ::at_start(pid).unwrap_or_default();
     variables.get(OsStr::new(name)).is_some_and(|it| it == value)

@@ -37,7 +37,6 @@ pub enum NoPprof {
     TooLong,
 }
 
-/// A message that is being written.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -171,7 +170,6 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

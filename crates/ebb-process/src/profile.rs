@@ -135,7 +135,6 @@ impl Session {
         Ok(())
     }
 
-    /// Reads the code objects of all frames of Python.
     fn read_codes(&mut self, stacks: &[inside::Stack]) -> Result<(), NoProfile> {
         let Python::Found(of) = &self.python else { return Ok(()) };
         let mut reader = Reader::new(self.target.memory());
@@ -365,7 +364,6 @@ impl Look {
     }
 }
 
-/// Where a frame of Python is.
 fn line_of(codes: &Names, frame: Frame) -> Line {
     match codes.get(&(frame.code, frame.check)) {
         Some(code) => Line {

@@ -75,7 +75,6 @@ struct Symbol {
     name: String,
 }
 
-/// Names of one file.
 struct Names {
     /// Start in the file, end, and address of what is loaded.
     segments: Vec<(u64, u64, u64)>,

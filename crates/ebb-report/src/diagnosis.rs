@@ -231,7 +231,6 @@ fn draw(header: [&str; 3], rows: &[[String; 3]]) -> String {
     table.to_string()
 }
 
-/// A number and its noun.
 fn count(number: u64, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),

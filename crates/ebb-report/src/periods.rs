@@ -53,7 +53,6 @@ fn in_words(period: &Period, zone: &TimeZone) -> String {
     )
 }
 
-/// The rows of the table, as text.
 fn rows(comparison: &Comparison) -> Vec<[String; 4]> {
     let (before, after) = (&comparison.before, &comparison.after);
     let mut rows: Vec<[String; 4]> = comparison.levels.iter().map(level).collect();

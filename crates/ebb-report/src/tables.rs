@@ -205,7 +205,6 @@ fn table(
     }
 }
 
-/// How a cell of differences is made.
 pub(super) fn difference(trial: &Trial) -> fn(&Figure, Unit) -> Cell {
     if notes::is_disturbed(trial) { versus_disturbed } else { versus }
 }

@@ -98,7 +98,6 @@ pub fn end(points: &[(f64, f64)], per_s: f64) -> End {
     }
 }
 
-/// The slopes between all pairs of points, in their order.
 pub(crate) fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
     let pairs = points.iter().enumerate().flat_map(|(index, left)| {
         points[index + 1..].iter().map(move |right| (right.0 - left.0, right.1 - left.1))

@@ -280,7 +280,6 @@ mod tests {
         }
     }
 
-    /// What a monitor tells of a series.
     fn monitored(series: &[(f64, f64)]) -> Vec<Step> {
         let mut monitor = Monitor::new(0.5 * MB);
         series.iter().flat_map(|&(at, value)| monitor.add(at, value)).collect()

@@ -292,7 +292,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// An answer that recommends no variant.
     pub(crate) fn without_variant(kind: VerdictKind, sentence: String) -> Verdict {
         Verdict { kind, variant: None, sentence }
     }

@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-/// The commit that it was built from.
 const COMMIT: Option<&str> = option_env!("EBB_COMMIT");
 /// Whether it needs no library of the system.
 const IS_STATIC: bool = cfg!(target_feature = "crt-static");

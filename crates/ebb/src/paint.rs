@@ -136,7 +136,6 @@ pub fn check(text: &str, target: &str, answer: Answer) -> String {
     }
 }
 
-/// Paints the first occurrence.
 fn first(text: &str, words: &str, tone: Tone) -> String {
     text.replacen(words, &tone.paint(words), 1)
 }

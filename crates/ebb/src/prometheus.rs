@@ -48,7 +48,6 @@ impl Args {
     }
 }
 
-/// A server.
 #[derive(Debug)]
 pub struct Server {
     agent: ureq::Agent,
@@ -65,7 +64,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// The time of an index.
     pub fn at_s(&self, index: usize) -> f64 {
         self.from_s + self.step_s * index as f64
     }
@@ -80,7 +78,6 @@ impl Times {
     }
 }
 
-/// The labels of a series.
 pub type Labels<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
 /// A label's value; empty where there is none, as in PromQL.
@@ -210,7 +207,6 @@ impl Server {
         })
     }
 
-    /// The address, for messages.
     pub fn address(&self) -> &str {
         &self.base
     }
@@ -356,7 +352,6 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
-    /// A server that answers one request with this.
     fn once(answer: &'static str) -> Server {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -3,14 +3,12 @@
 //! What Rust leaves unmangled a shared object exports, so the assembler defines these names, hidden,
 //! as jumps to Rust functions.
 
-/// The jump.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     ($to:literal) => {
         concat!("jmp ", $to)
     };
 }
-/// The jump.
 #[cfg(target_arch = "aarch64")]
 macro_rules! jump {
     ($to:literal) => {

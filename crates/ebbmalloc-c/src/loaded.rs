@@ -41,7 +41,6 @@ pub fn are_in_one_object(one: *const (), other: *const ()) -> bool {
     base(one).is_some_and(|found| base(other) == Some(found))
 }
 
-/// Where the object at `address` begins.
 fn base(address: *const ()) -> Option<usize> {
     let dladdr = weak_function!("dladdr" as Dladdr)?;
     let mut place = MaybeUninit::<Place>::uninit();

@@ -11,7 +11,6 @@ use ebbmalloc_core::runtime::control;
 /// Nodes from the root to a leaf, at most.
 pub const DEPTH: usize = 7;
 
-/// What is below a node.
 #[derive(Clone, Copy)]
 enum Below {
     Named(&'static [Node]),
@@ -28,7 +27,6 @@ impl Below {
         }
     }
 
-    /// What is below the node with this index.
     fn at(self, way: &[usize], index: usize) -> Result<Self> {
         match self {
             Self::Named(nodes) => nodes.get(index).map(Self::of).ok_or(Errno::ENOENT),

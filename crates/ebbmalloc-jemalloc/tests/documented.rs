@@ -44,7 +44,6 @@ fn expanded(name: &str) -> Vec<String> {
     inside.split(',').flat_map(each).collect()
 }
 
-/// The rows of the table under a heading.
 fn rows(page: &str, heading: &str) -> Vec<Row> {
     let start = page.find(heading).expect(heading) + heading.len();
     let part = &page[start..];

@@ -80,7 +80,6 @@ pub struct Manifest<'a> {
 /// A dependency in the text.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// The table that has it.
     table: String,
     /// The crate.
     pub of: Crate,

@@ -136,7 +136,6 @@ struct Source<'a> {
     text: &'a str,
     /// For each byte, what it is part of.
     kinds: Vec<Part>,
-    /// Where the first import is.
     imports: usize,
 }
 
@@ -168,7 +167,6 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// Whether a line of code begins there.
     fn is_code_line(&self, at: usize) -> bool {
         self.kinds.get(at) == Some(&Part::Code)
     }
@@ -198,7 +196,6 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// All calls that start a child, by place.
     fn calls(&self) -> Vec<Call> {
         let mut calls = Vec::new();
         for (open, _) in
@@ -248,7 +245,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The parenthesis that closes the one at `open`.
     fn close(&self, open: usize) -> Option<usize> {
         let mut depth = 0;
         for (at, byte) in self.text.bytes().enumerate().skip(open) {
@@ -267,7 +263,6 @@ impl<'a> Source<'a> {
         None
     }
 
-    /// The value of a keyword argument of a call.
     fn keyword(&self, call: &Call, name: &str) -> Option<Range<usize>> {
         let mut depth = 0;
         let mut start = call.arguments.start;
@@ -309,7 +304,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Where a string that begins at `at` has ended.
 fn string_end(bytes: &[u8], at: usize, quote: u8) -> usize {
     let is_long = bytes[at..].starts_with(&[quote; 3]);
     let width = if is_long { 3 } else { 1 };

@@ -113,7 +113,6 @@ fn the_crate_of_the_allocator_before_is_known() {
 const KINDS: [Kind; 6] =
     [Kind::Compose, Kind::Kubernetes, Kind::Procfile, Kind::Unit, Kind::Supervisor, Kind::Script];
 
-/// Every line of `before` is in `after`, in order.
 fn keeps_lines(before: &str, after: &str) -> bool {
     let mut rest = after.lines();
     before.lines().all(|line| rest.any(|it| it == line))

@@ -10,7 +10,6 @@ use ebb_process::snapshot::Snapshot;
 pub struct Standing {
     /// Pid and start of each process, and its name.
     processes: BTreeMap<(i32, u64), String>,
-    /// OOM kills in its cgroup so far.
     oom_kills: Option<u64>,
 }
 

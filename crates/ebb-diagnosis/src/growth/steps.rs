@@ -17,7 +17,6 @@ const MOST_LABELS: usize = 5;
 /// The probability at which many rises after one kind of event are no chance.
 const CHANCE: f64 = 0.05;
 
-/// The steps of the floor.
 pub(super) fn of(points: &[Point]) -> Vec<FloorStep> {
     let total: Vec<(f64, f64)> =
         points.iter().map(|point| (point.at_s, point.total as f64)).collect();

@@ -113,7 +113,6 @@ impl Script {
         &self.path
     }
 
-    /// The last report of the script.
     pub(super) fn report(&self) -> Option<Report> {
         let mut bytes = vec![0; MOST_REPORTED];
         let length = self.file.read_at(&mut bytes, self.length).ok()?;

@@ -45,7 +45,6 @@ pub struct Arenas {
     pub swapped: u64,
 }
 
-/// One record of the array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) address: u64,

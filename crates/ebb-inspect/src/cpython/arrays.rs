@@ -37,7 +37,6 @@ enum Field {
     State(u64),
 }
 
-/// The arrays that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrays {
     /// Their addresses.

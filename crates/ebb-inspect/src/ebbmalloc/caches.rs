@@ -25,7 +25,6 @@ impl Cached {
     }
 }
 
-/// Reads all caches.
 pub(super) fn read(
     space: Space<'_>,
     place: &Place,

@@ -13,7 +13,6 @@ const MOST_PAGES: u64 = 64;
 /// Slots of a slab at most, more than any class has.
 const MOST_SLOTS: u64 = 1 << 16;
 
-/// A size class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Class {
     pub(super) size: u64,
@@ -29,7 +28,6 @@ impl Class {
     }
 }
 
-/// The table of size classes.
 pub(super) fn classes(space: Space<'_>, place: &Place) -> Result<Vec<Class>, Unsupported> {
     let offsets = &place.offsets;
     let mut reader = space.reader();

@@ -110,7 +110,6 @@ impl Space<'_> {
         Ok(fast)
     }
 
-    /// Counts a heap.
     fn walk_heap(
         &self,
         arena: u64,

@@ -168,7 +168,6 @@ impl<F: FnMut(u64, u64)> Search<'_, F> {
         Ok(())
     }
 
-    /// Searches `range`.
     fn range(&mut self, range: &Range) -> Result<(), Unreadable> {
         let page_bytes = self.memory.page_bytes();
         let mut at = range.start;

@@ -58,7 +58,6 @@ impl<'a> Space<'a> {
         Some((first.start, end))
     }
 
-    /// The anonymous mapping of `address`.
     fn mapping_of(&self, address: u64) -> Option<(u64, u64)> {
         let mut own = self
             .mappings

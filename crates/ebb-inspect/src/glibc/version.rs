@@ -110,7 +110,6 @@ pub fn version_of(path: &Path) -> Option<Version> {
     of_bytes(&NamedFile::read_all(path, MAX_FILE_BYTES).ok()?)
 }
 
-/// The version in a file's bytes.
 fn of_bytes(bytes: &[u8]) -> Option<Version> {
     let mut banners = memmem::find_iter(bytes, BANNER);
     banners.find_map(|at| {

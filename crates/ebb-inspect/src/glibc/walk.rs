@@ -37,7 +37,6 @@ pub struct Chunk {
 
 /// What a walk leads along the chunks.
 pub trait Visitor {
-    /// A chunk.
     fn chunk(&mut self, chunk: Chunk);
     /// The top chunk.
     fn top(&mut self, _from: u64, _to: u64) {}
@@ -111,7 +110,6 @@ pub fn walk(
 }
 
 enum Step {
-    /// A chunk.
     Chunk(Chunk),
     /// The arena's top, which ends there. Above it lies what the arena got before, if brk failed.
     Top(u64),

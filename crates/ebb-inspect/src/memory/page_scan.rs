@@ -50,7 +50,6 @@ struct Argument {
 
 nix::ioctl_readwrite!(pagemap_scan, b'f', 16, Argument);
 
-/// Room for the runs that one call returns.
 pub(super) fn buffer() -> Vec<Run> {
     vec![Run::default(); RUNS]
 }

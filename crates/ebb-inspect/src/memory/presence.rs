@@ -50,7 +50,6 @@ impl Presence {
         Ok(presence)
     }
 
-    /// The pages `first..past` are present.
     fn set(&mut self, first: u64, past: u64) {
         let mut page = first;
         while page < past {
@@ -69,7 +68,6 @@ impl Presence {
         }
     }
 
-    /// The bits of the word of `page`.
     fn word(&self, page: u64) -> u64 {
         self.bits[self.blocks[usize_of(page / BLOCK_PAGES)] as usize]
             [usize_of(page / 64) % BLOCK_WORDS]
@@ -118,7 +116,6 @@ impl Presence {
             + tail * is_present(last)
     }
 
-    /// Present pages of the pages `first..last`.
     fn count(&self, first: u64, last: u64) -> u64 {
         let mut count = 0;
         let mut page = first;

@@ -99,7 +99,6 @@ impl ProcessMemory {
         Ok(counts)
     }
 
-    /// Reads the entries of the page map of `start..end`.
     fn entries(&self, start: u64, end: u64, each: &mut dyn FnMut(u64)) -> Result<(), Unreadable> {
         let mut buffer = vec![0; ENTRIES_A_READ * ENTRY_BYTES];
         let (mut number, past) = (start / self.page_bytes, end.div_ceil(self.page_bytes));

@@ -342,7 +342,6 @@ impl Layout {
         Ok(Some((Page { start, end, state }, arena)))
     }
 
-    /// Where the arena with its fields at `arena` begins.
     fn start(&self, reader: &mut Reader<'_>, arena: u64) -> Result<u64, Unreadable> {
         self.arena_start.map_or(Ok(arena), |field| reader.word(arena.saturating_add(field)))
     }

@@ -345,7 +345,6 @@ fn key(
     Ok(head.map(|_| cookie ^ place))
 }
 
-/// Which of `keys` `data` contains.
 fn known_keys(
     space: Space<'_>,
     data: &[(u64, u64)],

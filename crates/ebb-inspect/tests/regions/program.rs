@@ -78,7 +78,6 @@ impl Drop for Program {
     }
 }
 
-/// The program, built by `compiler`, once for each way of building it.
 fn built(compiler: &str, arguments: &[String]) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());
     let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +96,6 @@ pub fn is_made<T>((way, _): &(Way, T)) -> bool {
     !matches!(way, Way::Rust(..)) || std::env::var_os("EBB_LONG").is_some()
 }
 
-/// The Rust program `name`, all of which are built at once.
 fn rust(name: &str, symbols: Symbols) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());
     let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);

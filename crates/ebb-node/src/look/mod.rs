@@ -82,7 +82,6 @@ impl Observer {
         (process, missing)
     }
 
-    /// Forgets a process that ended.
     pub(crate) fn forget(&self, pid: i32) {
         self.0.forget(pid);
     }

@@ -21,7 +21,6 @@ pub struct Place {
     pub cpu: Option<PathBuf>,
 }
 
-/// A mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: u8,
@@ -171,7 +170,6 @@ impl Hierarchy {
     }
 }
 
-/// The mounted hierarchy of a version 1 controller.
 fn hierarchy(controller: &str) -> Option<Hierarchy> {
     mounted(|kind, options| kind == "cgroup" && options.contains_key(controller), 1)
 }

@@ -5,7 +5,6 @@ use ebb_process::snapshot::{Collector, Interpreter, OfType, Python};
 /// Types and kinds of blocks in a line.
 const MOST_TYPES: usize = 5;
 
-/// A line each.
 pub(super) fn lines(python: &Python) -> Vec<String> {
     let mut lines: Vec<String> = python
         .interpreters

@@ -209,7 +209,6 @@ fn part(cause: Cause) -> &'static str {
     }
 }
 
-/// Whether malloc_trim would help.
 fn trim(diagnosis: &Diagnosis) -> Option<String> {
     const LIMITS: Limits = Limits { least_bytes: 0, most_pause_s: f64::INFINITY };
     let snapshot = &diagnosis.snapshot;
@@ -294,7 +293,6 @@ pub fn next(verdict: &Verdict, findings: &[Finding], columns: usize) -> Vec<Stri
     lines
 }
 
-/// The remedy for the main cause.
 fn remedy<'a>(verdict: &Verdict, findings: &'a [Finding]) -> Option<&'a str> {
     let main = verdict.main?;
     let found = findings.iter().find(|finding| finding.cause == main)?;

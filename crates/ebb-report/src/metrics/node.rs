@@ -54,7 +54,6 @@ impl LookSeconds {
     }
 }
 
-/// All series.
 #[derive(Default)]
 struct Series {
     info: Bytes,

@@ -34,7 +34,6 @@ pub fn folded(profile: &Profile, shown: Shown) -> String {
     lines.map(|(names, bytes)| format!("{} {bytes:.0}\n", line(names))).collect()
 }
 
-/// A file of speedscope.
 #[derive(serde::Serialize)]
 struct Speedscope<'a, F, P> {
     #[serde(rename = "$schema")]

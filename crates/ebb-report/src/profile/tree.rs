@@ -26,7 +26,6 @@ struct Path {
 /// A function in the tree, with all that was allocated below it.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
-    /// The paths through it.
     paths: &'a [Path],
     depth: usize,
 }

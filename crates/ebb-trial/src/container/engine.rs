@@ -131,7 +131,6 @@ impl Engine {
         let _ = ask(&self.removal(name));
     }
 
-    /// The names of all containers.
     pub(super) fn containers(&self) -> Vec<String> {
         let text = match self.kind {
             // Both write the same; crun writes names alone.

@@ -19,7 +19,6 @@ fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     Interrupt::default().wait_for(Duration::from_secs(10), || condition().then_some(())).is_some()
 }
 
-/// The number that a process writes into a file.
 fn pid_in(file: &Path) -> i32 {
     let read = || std::fs::read_to_string(file).ok()?.trim().parse().ok();
     Interrupt::default().wait_for(Duration::from_secs(10), read).expect("a number is written")

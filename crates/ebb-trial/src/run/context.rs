@@ -45,7 +45,6 @@ pub struct TrialContext<'a> {
     pub container: Option<&'a Container>,
 }
 
-/// Why a run did not complete.
 pub(super) enum RunError {
     /// With the last lines that the process wrote.
     Failed {

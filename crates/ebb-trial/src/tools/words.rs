@@ -1,6 +1,5 @@
 //! Words and times of a load tool's summary.
 
-/// What follows a label on its line: the first word after it.
 pub(super) fn word_after<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(label)?;
     rest.lines().next()?.split_whitespace().next()

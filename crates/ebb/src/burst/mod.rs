@@ -19,11 +19,8 @@ use std::time::Duration;
 pub struct Plan {
     /// Asked in turn.
     pub urls: Vec<ureq::http::Uri>,
-    /// The method of all requests.
     pub method: ureq::http::Method,
-    /// Headers of each request.
     pub headers: ureq::http::HeaderMap,
-    /// Body of each request.
     pub body: Option<Vec<u8>>,
     /// Connections, each of a thread of its own.
     pub concurrency: u32,

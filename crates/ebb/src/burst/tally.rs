@@ -27,18 +27,15 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A request was answered.
     pub fn answered(&mut self, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.latencies.record(micros).expect("this histogram grows as needed");
     }
 
-    /// A request failed.
     pub fn failed(&mut self, reason: String) {
         *self.errors.entry(reason).or_default() += 1;
     }
 
-    /// Takes the other's counts in.
     pub fn add(&mut self, other: &Tally) {
         self.latencies.add(&other.latencies).expect("this histogram grows as needed");
         for (reason, count) in &other.errors {

@@ -165,7 +165,6 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
     })
 }
 
-/// The text of a file that starts services.
 fn text_of(path: &Path) -> Result<String, Failure> {
     let bytes = fs::read(path).map_err(|error| {
         let exit = match error.kind() {

@@ -41,7 +41,6 @@ fn address(text: &str) -> Result<u64, String> {
     number.map_err(|_| "is no address; an example is 0x7f43521f90".to_owned())
 }
 
-/// The answer about one address.
 #[derive(Debug, Serialize)]
 struct Answer {
     /// "fault", a register, or "asked".

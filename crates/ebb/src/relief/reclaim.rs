@@ -11,7 +11,6 @@ use ebb_diagnosis::facts::trim::{Left, PageCache, Reason};
 use ebb_process::cgroup::Place;
 use ebb_process::snapshot::CgroupParts;
 
-/// Drops the page cache of a cgroup.
 pub fn page_cache(place: &Place) -> PageCache {
     let before = place.read().parts;
     let mut result = PageCache {

@@ -137,7 +137,6 @@ impl Frames {
     }
 }
 
-/// The frames that a range touches.
 fn frames(start: usize, end: usize) -> impl Iterator<Item = usize> {
     (start / HUGE_PAGE..end.div_ceil(HUGE_PAGE)).map(|frame| frame * HUGE_PAGE)
 }

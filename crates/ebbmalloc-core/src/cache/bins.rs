@@ -184,7 +184,6 @@ impl Bins {
         }
     }
 
-    /// The slab that a slot lies in.
     fn slab_of<O: Os>(&self, supply: &Supply<O>, slot: Entry) -> *mut Granule {
         let granule = supply.arena.granule_of(slot as usize).or_else(|| {
             let arena = self.explicit.find(slot as usize)?;

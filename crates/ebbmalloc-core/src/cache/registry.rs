@@ -156,7 +156,6 @@ impl Registry {
         }
     }
 
-    /// Whether a cache has no owner.
     fn is_left(&self, cache: &Cache) -> bool {
         self.left.iter().any(|left| core::ptr::eq(left.load(Ordering::Relaxed), cache))
     }

@@ -72,7 +72,6 @@ impl<O: Os> Heap<O> {
         Some(self.index_of(arena))
     }
 
-    /// The explicit arena that the calling thread is on.
     pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
         match access {
             Access::Cached(cache) | Access::Around(cache) => {

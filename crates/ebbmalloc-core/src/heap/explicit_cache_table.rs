@@ -14,7 +14,6 @@ pub struct ExplicitCaches {
     /// By index; null up to the first. Written under the lock, with release, which pairs with the acquire
     /// of a look-up.
     pub(super) table: AtomicPtr<[AtomicPtr<Cache>; MOST]>,
-    /// Held while the table changes.
     pub(super) changing: Lock<()>,
 }
 
@@ -26,7 +25,6 @@ impl ExplicitCaches {
         }
     }
 
-    /// The place of an index.
     pub(super) fn place(&self, index: usize) -> Option<&AtomicPtr<Cache>> {
         // SAFETY: null or a table that stays.
         unsafe { self.table.load(Ordering::Acquire).as_ref() }?.get(index)

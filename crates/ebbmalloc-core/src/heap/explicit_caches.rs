@@ -36,7 +36,6 @@ impl<O: Os> Heap<O> {
         index
     }
 
-    /// Finds an index for a cache.
     fn enter_cache(&self, cache: *mut Cache) -> Option<usize> {
         let explicit = &self.parts.explicit_caches;
         let _changing = explicit.changing.lock(&self.os);

@@ -212,7 +212,6 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// What all shards share.
     fn shared_figures(&self, arena: &mut ArenaFigures) {
         let counters = &self.counters;
         arena.ticks = counters.ticks.load(Ordering::Relaxed);

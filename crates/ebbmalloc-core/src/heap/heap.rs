@@ -180,7 +180,6 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         self.shards.load(Ordering::Relaxed).max(1)
     }
 
-    /// Counts what a pass returned.
     pub(super) fn count_purged(&self, purged: &Purged) {
         let counters = &self.counters;
         counters.returned_bytes.fetch_add(purged.returned_bytes as u64, Ordering::Relaxed);

@@ -294,7 +294,6 @@ impl<O: Os> Heap<O> {
         self.arena.freed_bytes()
     }
 
-    /// The bins of the shards in use.
     fn used_bins(&self) -> impl Iterator<Item = &crate::slab::bin::Bin> {
         self.parts.bins.shards[..self.shards()].iter().flatten().map(|bin| &bin.0)
     }

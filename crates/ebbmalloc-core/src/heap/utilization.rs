@@ -77,7 +77,6 @@ impl<O: Os> Heap<O> {
         }
     }
 
-    /// The slab that an address lies in, and the explicit arena that the slab is of.
     fn slab_at(&self, address: usize) -> Option<(*mut Granule, Option<&ExplicitArena>)> {
         let (granule, arena) = self.granule_at(address)?;
         // SAFETY: every granule of a region has a descriptor; one that is in use knows its head.

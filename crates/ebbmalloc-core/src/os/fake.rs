@@ -217,7 +217,6 @@ impl State {
         }
     }
 
-    /// The reservation that a range lies in.
     fn reservation(&mut self, start: usize, bytes: usize) -> &mut Reservation {
         let found = self.reservations.range_mut(..=start).next_back();
         let reservation = found.map(|(_, reservation)| reservation);

@@ -68,7 +68,6 @@ pub struct Tally {
 /// A thread that was sampled.
 pub struct Thread {
     pub(super) next: *mut Thread,
-    /// Its number.
     pub(super) number: u64,
     pub(super) ended: bool,
     pub(super) tallies: usize,
@@ -114,7 +113,6 @@ pub(super) fn hash_of(frames: &[usize]) -> u64 {
     ebb_stats::profile::hash(frames.iter().map(|&frame| frame as u64))
 }
 
-/// Memory that a piece of `bytes` takes.
 pub(super) const fn piece_bytes(bytes: usize) -> usize {
     bytes.next_power_of_two()
 }

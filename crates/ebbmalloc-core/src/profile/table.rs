@@ -433,7 +433,6 @@ impl Table {
         }
     }
 
-    /// Calls `work` with each thread.
     pub(super) fn for_each_thread(&self, work: &mut dyn FnMut(&mut Thread)) {
         let mut at = self.threads;
         while !at.is_null() {

@@ -94,7 +94,6 @@ pub fn lg_sample() -> u32 {
     LG_SAMPLE.load(Ordering::Relaxed)
 }
 
-/// Sets that.
 pub(super) fn set_lg_sample(lg: u32) {
     LG_SAMPLE.store(lg.min(LG_MAX), Ordering::Relaxed);
 }

@@ -130,7 +130,6 @@ impl Sampler {
     }
 }
 
-/// At a thread's end.
 pub(super) fn end_thread(sampler: &Sampler) {
     if let Some(thread) = NonNull::new(sampler.thread.swap(null_mut(), Ordering::Relaxed)) {
         // SAFETY: the thread's own record, and it is gone from where it could be found.

@@ -56,7 +56,6 @@ pub fn visit_cache<R>(work: impl FnOnce(Option<&Cache>) -> R) -> R {
     visit(|access| work(entered(access)), |_| ())
 }
 
-/// The cache that the thread has entered.
 pub(super) fn entered(access: Access<'_>) -> Option<&Cache> {
     match access {
         Access::Cached(cache) => Some(cache),

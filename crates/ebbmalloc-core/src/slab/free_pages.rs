@@ -135,7 +135,6 @@ impl Slab {
     }
 }
 
-/// Whether all bits from `first` to before `end` are set.
 pub(super) fn all_set(bitmap: &[u64], first: usize, end: usize) -> bool {
     let mut at = first;
     while at < end {

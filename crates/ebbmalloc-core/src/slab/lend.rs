@@ -158,7 +158,6 @@ impl Bin {
 }
 
 impl Slabs {
-    /// Whether there may be something to lend.
     fn may_lend(&self) -> bool {
         self.slabs >= LENDER_SLABS && !self.rooms[Room::Much as usize].is_empty()
     }

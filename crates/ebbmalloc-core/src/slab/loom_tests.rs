@@ -78,14 +78,12 @@ impl Ground {
         }
     }
 
-    /// Takes `count` slots from `bin` and writes to them.
     pub(crate) fn take(&self, bin: &Bin, count: usize) -> Vec<Slot> {
         let mut slots = vec![null_mut(); count];
         assert_eq!(bin.take(&self.supply(), CLASS_NUMBER, 0, &mut slots, Wait::Yes), count);
         slots.into_iter().map(|slot| self.write(Slot(slot))).collect()
     }
 
-    /// Puts slots of `bin` back at once.
     pub(crate) fn put(&self, bin: &Bin, slots: &[Slot]) {
         slots.iter().for_each(|&slot| self.check(slot));
         let slots: Vec<_> = slots.iter().map(|slot| slot.0).collect();
@@ -121,7 +119,6 @@ impl Ground {
         [first, first.wrapping_add(CLASS[CLASS_NUMBER].size as usize / size_of::<usize>() - 1)]
     }
 
-    /// One tick of the purger over a bin.
     fn tick(&self, bin: &Bin) -> Purged {
         self.tick.fetch_add(1, Ordering::Relaxed);
         let supply = self.supply();

@@ -9,7 +9,6 @@ use crate::blocks::{self, Choice};
 use ebbmalloc_core::runtime::face::HEAP;
 use ebbmalloc_core::runtime::{self, Freed, Maker, strict};
 
-/// What `flags` say.
 fn choice(flags: c_int) -> Choice {
     Choice::from_flags(flags)
 }

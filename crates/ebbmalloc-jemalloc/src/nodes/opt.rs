@@ -68,7 +68,6 @@ const fn mirror(place: usize) -> Node {
     }
 }
 
-/// The key that a call is for.
 fn key(call: &Call<'_>) -> usize {
     call.mib[1]
 }

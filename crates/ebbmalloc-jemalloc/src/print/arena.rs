@@ -50,7 +50,6 @@ pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
     }
 }
 
-/// The name of one arena.
 fn name(out: &mut Emitter<'_>, index: usize) {
     /// As long as a name can be, its NUL included.
     const NAME_BYTES: usize = 32;

@@ -44,7 +44,6 @@ pub fn to_message(letters: &CStr) {
     print(&mut |text| control::message(text), letters.to_bytes());
 }
 
-/// The figures of the whole process.
 fn figures_in_general(out: &mut Emitter<'_>) {
     const FIGURES: [&str; 10] = [
         "allocated",

@@ -33,7 +33,6 @@ pub(super) enum Source {
     Unknown,
 }
 
-/// A package manager.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Manager {
     /// The commands that install, in words.
@@ -333,7 +332,6 @@ fn distroless(desired: &Desired, image: &str) -> Result<Source, Refused> {
     Ok(Source::Copy { package, release })
 }
 
-/// The library that a package has.
 fn soname(package: &str, desired: &Desired) -> &'static str {
     match package {
         "libmimalloc3" => "libmimalloc.so.3",

@@ -11,7 +11,6 @@ pub(super) struct At<'a> {
     pub(super) behind: &'a Piece,
 }
 
-/// Whether this value of `USER` is root.
 pub(super) fn is_root(user: &str) -> bool {
     matches!(user.split(':').next(), Some("root" | "0"))
 }

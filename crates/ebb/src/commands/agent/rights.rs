@@ -30,16 +30,13 @@ const NEEDED: [(CapabilitySet, Right); 2] = [
 /// The number of the first namespace of pids (PROC_PID_INIT_INO).
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// A right that is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
-    /// Its name.
     pub name: &'static str,
     /// The figures that are missing without it.
     pub costs: &'static str,
 }
 
-/// The rights that are missing.
 pub fn missing(cgroups: Option<&Path>) -> Vec<Right> {
     let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let mut missing: Vec<Right> = NEEDED

@@ -18,9 +18,7 @@ const MOST_TEXT_BYTES: u64 = 1 << 20;
 pub(super) struct Loader<'a> {
     /// Where paths start.
     pub(super) root: &'a Root,
-    /// The program.
     pub(super) program: &'a Elf,
-    /// Its `LD_LIBRARY_PATH`.
     pub(super) library_path: Option<&'a OsStr>,
     /// Where relative paths start, inside the root.
     pub(super) folder: &'a Path,
@@ -32,7 +30,6 @@ impl<'a> Loader<'a> {
         Self { root, program, library_path: None, folder: Path::new("/") }
     }
 
-    /// The entries of an `LD_PRELOAD`, in order.
     pub(super) fn preload(&self, value: &OsStr) -> Vec<Entry> {
         preload_entries(value).map(|entry| self.entry(&entry.to_string_lossy())).collect()
     }
@@ -52,7 +49,6 @@ impl<'a> Loader<'a> {
             .collect()
     }
 
-    /// One entry.
     pub(super) fn entry(&self, text: &str) -> Entry {
         let found = self.spellings(text).into_iter().find_map(|spelling| self.locate(&spelling));
         let read = |path: PathBuf| match Elf::read(&path) {

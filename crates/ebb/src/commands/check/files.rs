@@ -44,7 +44,6 @@ pub(in crate::commands) struct BuildContext {
 }
 
 impl BuildContext {
-    /// Of the Dockerfile at this path.
     pub(in crate::commands) fn of(dockerfile: &Path) -> Self {
         let folder = dockerfile.parent().unwrap_or(Path::new("")).to_owned();
         Self { ignore: fs::read_to_string(folder.join(".dockerignore")).ok(), folder, placed: None }

@@ -30,7 +30,6 @@ use super::entry::Loader;
 const MOST_ANCESTORS: usize = 64;
 /// Loaders take milliseconds, on a busy machine.
 const STARTS_WITHIN: Duration = Duration::from_secs(1);
-/// Checks the processes `pids`.
 pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Report {
     let facts: Vec<Process> = pids.iter().filter_map(|&pid| read(pid)).collect();
     let wanted = wanted.or_else(|| facts.iter().find_map(|it| Wanted::from_preload(&it.preloaded)));
@@ -240,7 +239,6 @@ fn ancestors(parent: i32) -> Vec<Ancestor> {
     ancestors
 }
 
-/// The allocator that an ancestor of a process was asked to run on.
 fn requested_by_ancestor(process: &Process) -> Option<Wanted> {
     let elf = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
     let root = Root::of(process.pid);

@@ -30,7 +30,6 @@ const SKIPPED: [&str; 3] = ["proc", "sys", "dev"];
 const MOST_NAMES: usize = 4;
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 
-/// One program of the file system.
 pub(super) struct Program {
     /// Its name inside.
     pub(super) name: String,

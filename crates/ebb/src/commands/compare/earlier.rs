@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Earlier {
     file: PathBuf,
-    /// The trial.
     pub trial: Trial,
 }
 

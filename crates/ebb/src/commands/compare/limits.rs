@@ -117,7 +117,6 @@ impl RunCgroups for Cgroups {
     }
 }
 
-/// A cgroup of one run.
 struct Made(limited_cgroup::LimitedCgroup);
 
 impl RunCgroup for Made {

@@ -3,7 +3,6 @@
 use ebb_trial::results::Machine;
 use procfs::Current;
 
-/// Reads it.
 pub fn read() -> Machine {
     let cpu = procfs::CpuInfo::current().ok();
     let (page_fault_s, page_return_s) = page_costs_s();

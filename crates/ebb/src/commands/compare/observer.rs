@@ -43,7 +43,6 @@ impl Default for Processes {
 }
 
 impl Processes {
-    /// Of a service in a container.
     pub fn in_container() -> Processes {
         Processes { in_container: true, ..Processes::default() }
     }
@@ -185,7 +184,6 @@ fn held(of: &ebb_process::tree::Held) -> Option<refaults::Held> {
     })
 }
 
-/// The cgroup of a service.
 struct CgroupOf(Place);
 
 impl ServiceCgroup for CgroupOf {

@@ -7,7 +7,6 @@ pub use ebb_trial::logs::probe;
 use ebb_trial::results::Trial;
 use std::path::{Path, PathBuf};
 
-/// The folder of the logs.
 const LOGS: &str = "logs";
 /// All that a trial leaves.
 const FILES: [&str; 4] = ["results.json", "report.md", "report.html", LOGS];
@@ -57,12 +56,10 @@ impl Folder {
         self.0.join(LOGS)
     }
 
-    /// The page.
     pub fn page(&self) -> PathBuf {
         self.0.join("report.html")
     }
 
-    /// The results.
     pub fn results(&self) -> PathBuf {
         self.0.join("results.json")
     }

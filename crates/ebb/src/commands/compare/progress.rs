@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// The bar's own steps; it shows time, which is estimated anew at every phase.
 const STEPS: u64 = 1000;
 
-/// What was estimated, when.
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
     at: Instant,
@@ -21,7 +20,6 @@ struct Estimate {
     is_whole: bool,
 }
 
-/// The progress of one trial.
 pub struct Progress {
     bar: ProgressBar,
     began: Instant,

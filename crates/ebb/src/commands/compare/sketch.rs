@@ -58,7 +58,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// Whether a service was given.
     pub fn has_service(&self) -> bool {
         !self.service.is_empty()
     }

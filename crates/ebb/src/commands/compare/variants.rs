@@ -10,9 +10,7 @@ use ebb_trial::workload::Workload;
 /// What the command line says of them.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// `--variants`.
     pub variants: &'a [String],
-    /// `--tune`.
     pub tune: Option<&'a String>,
 }
 

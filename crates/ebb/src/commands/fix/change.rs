@@ -8,12 +8,9 @@ use ebb_deploy::check::Report as Check;
 use ebb_deploy::fix::Edit;
 use ebb_deploy::fix::edit::apply;
 
-/// A file that is to change.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    /// Its path.
     pub(super) path: PathBuf,
-    /// Name shown to the user.
     pub(super) name: String,
     /// Its text, or `None` for a new file.
     pub(super) before: Option<String>,

@@ -13,7 +13,6 @@ use ebb_deploy::fix::desired::Release;
 use ebb_trial::results::VerdictKind;
 use ebb_trial::{choice, variant};
 
-/// Which change was chosen.
 pub(super) enum Chosen {
     /// This allocator.
     Change(Desired),

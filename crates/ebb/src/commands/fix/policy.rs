@@ -15,7 +15,6 @@ use ebb_deploy::fix::policy::{self, Engine, Fit};
 /// So many pods are named in a line.
 const NAMED: usize = 3;
 
-/// Prints the policy, or what it would do.
 pub(super) fn execute(args: &Args, engine: Policy) -> Result<Exit, Failure> {
     if let Some(file) = &args.file {
         let what = format!("--policy takes no file, but there is {}", file.display());

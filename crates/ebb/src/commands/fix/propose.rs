@@ -17,7 +17,6 @@ use ebb_deploy::fix::unit::{self, Files};
 use ebb_deploy::fix::{self, Desired, Edit, Fixed, Refused};
 use ebb_process::elf::Elf;
 
-/// The name of our library.
 const LIBRARY_FILE: &str = "libebbmalloc.so";
 
 /// What the file that was named needs.
@@ -257,7 +256,6 @@ fn service_unit(
     })
 }
 
-/// The library to copy.
 pub(super) fn own_library() -> Result<PathBuf, Failure> {
     let own = Elf::read(Path::new("/proc/self/exe"))
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;

@@ -107,7 +107,6 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
     }
 }
 
-/// Whether any source of the package uses a crate after the changes.
 fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
     let sources = ["src", "tests", "benches", "examples", "build.rs"]
         .into_iter()

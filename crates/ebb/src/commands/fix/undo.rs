@@ -24,7 +24,6 @@ const FORMAT: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     format: u32,
-    /// The file that was named.
     file: PathBuf,
     /// The oldest first.
     written: Vec<Written>,
@@ -38,7 +37,6 @@ struct Written {
     library: Option<(PathBuf, u64, u64)>,
 }
 
-/// One changed text file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Text {
     path: PathBuf,

@@ -119,7 +119,6 @@ impl Names {
         self.containers.get(id)
     }
 
-    /// The row of a group.
     pub fn row(&self, by: By, group: &Identity) -> String {
         let container = self.container(&group.container_id);
         let pod = container.map(|(namespace, pod, _)| (namespace.as_str(), pod.as_str()));

@@ -33,7 +33,6 @@ pub enum Wanted {
     WatchList,
 }
 
-/// Reads all that `wanted` needs.
 pub fn read(server: &Server, by: By, period: Duration, wanted: Wanted) -> Result<History, Failure> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (times, series, caution) = times(server, now.as_secs_f64(), period.as_secs_f64())?;
@@ -124,7 +123,6 @@ fn times(
     Ok((times, series.ceil() as usize, caution))
 }
 
-/// There is no such series.
 pub fn nothing(server: &Server, series: &str, asked_s: f64) -> Failure {
     let what = format!("{} has no {series} in the last {}", server.address(), words(asked_s));
     Failure::new(Exit::NotEnoughEvidence, what).remedy(

@@ -24,7 +24,6 @@ const VALID: f64 = 2.0;
 /// What free memory goes when malloc_trim is called, or by itself.
 const RETURNABLE: [Cause; 3] = [Cause::Trimmable, Cause::Kept, Cause::Lazy];
 
-/// One service.
 #[derive(Default)]
 struct Service {
     records: Vec<Record>,

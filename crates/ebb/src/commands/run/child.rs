@@ -54,7 +54,6 @@ impl Child {
         Ok(Self { image, folder })
     }
 
-    /// PATH with the wrapper in front.
     pub(super) fn path(&self, search_path: &OsStr) -> OsString {
         let mut path = self.folder.clone().into_os_string();
         path.push(":");

@@ -36,7 +36,6 @@ pub(super) struct Report {
     child: Option<String>,
 }
 
-/// One process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ProcessReport {
     pid: i32,
@@ -105,7 +104,6 @@ impl Report {
         Self { child, ..self }
     }
 
-    /// The lines to print.
     pub(super) fn lines(&self, style: Style) -> Vec<String> {
         match style {
             Style::Json => vec![serde_json::to_string(self).unwrap_or_else(|error| {

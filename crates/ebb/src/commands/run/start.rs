@@ -11,9 +11,7 @@ use nix::errno::Errno;
 
 use crate::exit::{Exit, Failure};
 
-/// A program that is ready to be started.
 pub(super) struct Start {
-    /// The file to execute.
     pub(super) file: PathBuf,
     /// Its arguments, its own name in front.
     pub(super) arguments: Vec<OsString>,

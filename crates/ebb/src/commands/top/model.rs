@@ -54,7 +54,6 @@ pub struct Figures {
     pub is_tick: bool,
 }
 
-/// What looking costs.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
     /// CPU time of this program in the last minute, as a part of one core.
@@ -98,7 +97,6 @@ pub struct Shown {
     pub depth: usize,
 }
 
-/// The lines of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// Lines above the headings.
@@ -133,7 +131,6 @@ pub struct Model {
     pub filter: String,
     pub search: String,
     pub mode: Mode,
-    /// The row that is open.
     pub open: Option<Key>,
     /// Its lines; none until they were read.
     pub detail: Option<Vec<String>>,

@@ -80,7 +80,6 @@ struct Reader {
     sent: Instant,
     is_stale: bool,
     started: Clock,
-    /// Clocks of the last minute.
     clocks: Vec<Clock>,
     /// What each process is called: read once, and again after an exec.
     commands: HashMap<ebb_node::Key, (String, Option<String>)>,

@@ -10,10 +10,14 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Key {
-    /// A process.
-    Process { pid: i32, started_ticks: u64 },
+    Process {
+        pid: i32,
+        started_ticks: u64,
+    },
     /// A container, a unit or another cgroup, by its path.
-    Group { cgroup: String },
+    Group {
+        cgroup: String,
+    },
 }
 
 /// One process or group.
@@ -30,18 +34,15 @@ pub struct Row {
     /// The command line. It may contain passwords, so it is not written to files.
     #[serde(skip)]
     pub command: Option<String>,
-    /// How many processes it has.
     pub processes: usize,
     pub rss: Option<u64>,
     pub limit: Option<u64>,
     /// What is charged to the cgroup that has the limit.
     pub limit_usage: Option<u64>,
-    /// Of the last look at its heaps.
     #[serde(flatten)]
     pub heap: Option<Heap>,
 }
 
-/// What a look at the heaps found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Heap {
     /// What the allocator holds of freed memory, of all kinds.
@@ -208,7 +209,6 @@ impl Column {
         matches!(self, Name | Allocator | Verdict | Trend)
     }
 
-    /// The bytes of a column with bytes.
     pub fn bytes(self, row: &Row) -> Option<u64> {
         let heap = row.heap.as_ref();
         match self {

@@ -86,7 +86,6 @@ pub fn nothing(model: &Model) -> &'static str {
     }
 }
 
-/// The first line of an open row.
 pub fn title(row: &Row) -> String {
     match &row.key {
         Key::Process { pid, .. } => {

@@ -108,7 +108,6 @@ impl Steps {
     }
 }
 
-/// The time so many seconds ago.
 fn since_1970(ago_s: f64) -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64()) - ago_s
 }

@@ -44,7 +44,6 @@ impl Subject {
         Ok(Self { child, asked })
     }
 
-    /// Lets it run for so long.
     pub fn run_for(&mut self, time: Duration) -> Result<Resolved, Failure> {
         let end = Instant::now() + time;
         while Instant::now() < end {

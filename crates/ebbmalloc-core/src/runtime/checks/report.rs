@@ -15,7 +15,6 @@ pub struct Freed {
     pub size: Option<usize>,
 }
 
-/// Begins a line.
 #[inline(never)]
 fn begin(words: &[&[u8]], address: usize) -> Line {
     let mut line = Line::new();

@@ -173,7 +173,6 @@ fn write_named(reason: Reason) -> Option<Summary> {
     write_and_tell(name.c_str()?)
 }
 
-/// Writes a dump, and tells the program of it.
 fn write_and_tell(path: &CStr) -> Option<Summary> {
     let summary = thread::set_apart(|| write(path)).flatten()?;
     hooks::dumped(path);

@@ -65,7 +65,6 @@ pub(super) fn walk(frames: &mut [usize], stacks: &mut [usize]) -> usize {
     frames.len().min(depth as usize)
 }
 
-/// Tells of a dump.
 pub(super) fn dumped(file: &CStr) {
     let listener = dump_listener();
     if !listener.is_null() {

@@ -61,7 +61,6 @@ pub(super) fn walk(words: &mut [usize], stacks: &[usize]) -> usize {
     frames.count
 }
 
-/// The innermost frame.
 fn innermost(memory: &mut Memory, interpreter: &Interpreter) -> Option<u64> {
     let [initialised, key] = halves(memory.word(interpreter.key)?);
     if initialised != 1 {

@@ -42,11 +42,8 @@ impl Pause {
 
 /// A tick that is over.
 pub(super) struct Ticked {
-    /// What had been freed before it.
     pub(super) freed_bytes: usize,
-    /// What it returned.
     pub(super) returned_bytes: usize,
-    /// Resident bytes afterwards.
     pub(super) resident_bytes: usize,
     /// What it took.
     pub(super) cpu_ns: u64,

@@ -50,7 +50,6 @@ impl Schedule {
         self.bytes_per_core.store(bytes_per_core, Ordering::Relaxed);
     }
 
-    /// Bytes of memory that are worth one processor.
     pub(crate) fn memory_price(&self) -> u64 {
         self.bytes_per_core.load(Ordering::Relaxed)
     }

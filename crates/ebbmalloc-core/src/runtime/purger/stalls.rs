@@ -38,7 +38,6 @@ impl Watch {
         self.own_descriptors
     }
 
-    /// A tick is over.
     pub(super) fn ticked(&mut self) {
         self.free_bytes = HEAP.free_bytes();
     }

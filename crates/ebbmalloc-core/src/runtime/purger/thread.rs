@@ -35,7 +35,6 @@ impl Thread {
         }
     }
 
-    /// Whether it runs.
     pub(crate) fn runs(&self) -> bool {
         self.life.is_there()
     }

@@ -60,7 +60,6 @@ fn without_old(name: &str, raw: &str) -> (String, bool) {
     (raw.to_owned(), false)
 }
 
-/// A word without its quotes.
 pub(super) fn unquoted(word: &str) -> String {
     shlex::split(word).map_or_else(|| word.to_owned(), |it| it.concat())
 }

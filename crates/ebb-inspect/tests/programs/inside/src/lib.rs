@@ -27,7 +27,6 @@ struct Block {
     asked: usize,
 }
 
-/// The blocks that live.
 struct Blocks {
     list: &'static mut [Block],
     count: usize,

@@ -32,7 +32,6 @@ impl Replica {
     }
 }
 
-/// One side.
 pub struct Side {
     pub variant: Variant,
     pub run: Run,
@@ -89,7 +88,6 @@ pub fn side(
 enum Selected {
     /// By labels of the agent's series.
     Directly(String),
-    /// By containers.
     Containers(Vec<String>),
 }
 
