@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::allocator::{Allocator, Settings};
 
@@ -77,16 +76,6 @@ impl Environment {
         environment.preload(choice, preload.as_deref());
         environment.settings(choice, conf, inherited)?;
         Ok(environment)
-    }
-
-    /// Applies the change to a command that is still to be started.
-    pub fn apply(&self, command: &mut Command) {
-        for (name, value) in &self.changes {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
     }
 
     /// Ours first, then what was there, without other allocators.

@@ -38,13 +38,6 @@ impl Cost {
         }
         Ok(Self { call: one_by_one.saturating_sub(at_once) / PAGES_U32, page: at_once / PAGES_U32 })
     }
-
-    /// Cost of returning `pages` in `calls`.
-    pub fn of(&self, calls: u64, pages: u64) -> Duration {
-        let seconds =
-            self.call.as_secs_f64() * calls as f64 + self.page.as_secs_f64() * pages as f64;
-        Duration::from_secs_f64(seconds)
-    }
 }
 
 /// What a page costs that an allocator returns and its program wants again, in CPU time.
@@ -181,11 +174,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returning_costs_something_and_more_pages_cost_more() {
+    fn returning_a_page_costs_something() {
         let cost = Cost::measure().unwrap();
         assert!(cost.page > Duration::ZERO && cost.page < Duration::from_millis(1));
-        assert!(cost.of(10, 1000) > cost.of(10, 10));
-        assert_eq!(cost.of(0, 0), Duration::ZERO);
     }
 
     #[test]

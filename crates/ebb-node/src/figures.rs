@@ -15,8 +15,6 @@ const MOST_MISSING: usize = 8;
 pub struct Seen {
     /// When it was, by the clock of [`crate::Clock`].
     pub at: Duration,
-    /// Processor time that it took.
-    pub cost: Duration,
     /// Its facts, without lists that grow with the heap.
     pub process: Process,
     /// What could not be read.
@@ -29,7 +27,6 @@ impl Seen {
     /// Keeps what is bounded.
     pub(crate) fn new(
         at: Duration,
-        cost: Duration,
         mut process: Process,
         mut missing: Vec<Missing>,
         in_charge: Option<bool>,
@@ -41,7 +38,7 @@ impl Seen {
         process.python = None;
         process.profile = None;
         missing.truncate(MOST_MISSING);
-        Self { at, cost, process, missing, in_charge }
+        Self { at, process, missing, in_charge }
     }
 
     /// Resident memory at that time.
@@ -166,7 +163,7 @@ mod tests {
             heap,
             ..Process::default()
         };
-        Seen::new(Duration::from_secs(rss), Duration::ZERO, process, Vec::new(), Some(true))
+        Seen::new(Duration::from_secs(rss), process, Vec::new(), Some(true))
     }
 
     #[test]

@@ -272,7 +272,7 @@ impl Node {
         let in_charge = in_charge(key.pid, facts.allocator.name.as_deref());
         missing.retain(|it| it.pid == Some(key.pid));
         let outcome = outcome(facts.heap.is_some(), &missing);
-        let seen = Seen::new(now.at, cost, facts, missing, in_charge);
+        let seen = Seen::new(now.at, facts, missing, in_charge);
         process.figures = Figures::of(&[&seen], None);
         process.seen = Some(seen);
         let path = Arc::clone(&process.group);

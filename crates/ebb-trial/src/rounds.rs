@@ -61,14 +61,6 @@ impl Rounds {
         }
     }
 
-    /// The least number of rounds.
-    pub fn least(self) -> u32 {
-        match self {
-            Rounds::Fixed(count) => count,
-            Rounds::UntilSure(sure) => sure.least,
-        }
-    }
-
     /// Whether another round is to be done; else why not, for a rule that has reasons.
     pub fn next(self, progress: &Progress) -> Result<(), Option<StopReason>> {
         let sure = match self {

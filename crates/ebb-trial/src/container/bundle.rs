@@ -37,7 +37,6 @@ const PERIOD_US: u64 = 100_000;
 /// An unpacked root.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    path: PathBuf,
     root: PathBuf,
     /// The bundle's own, or what docker would give a container of root.
     config: Value,
@@ -52,7 +51,7 @@ impl Bundle {
         if !file.is_file() {
             let is_root = ["bin", "usr", "lib", "etc"].iter().any(|name| path.join(name).is_dir());
             return match is_root {
-                true => Ok(Bundle { root: path.clone(), path, config: plain() }),
+                true => Ok(Bundle { root: path, config: plain() }),
                 false => Err(format!(
                     "{}: neither a root (it has no bin, usr, lib or etc) nor an OCI bundle (no config.json)",
                     path.display()
@@ -66,12 +65,7 @@ impl Bundle {
         if !root.is_dir() {
             return Err(format!("{}: its root {} is not there", path.display(), root.display()));
         }
-        Ok(Bundle { path, root, config })
-    }
-
-    /// The folder.
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(Bundle { root, config })
     }
 
     fn env(&self) -> Vec<String> {

@@ -124,12 +124,6 @@ pub trait Parts<O: Os>: Sized {
     /// Frees what signal handlers postponed, if the caller may wait.
     fn free_pending(heap: &HeapWith<O, Self>, access: Access);
 
-    /// Makes `bytes` bytes at `start` read as zero.
-    ///
-    /// # Safety
-    /// They lie in one block, and the caller alone uses them.
-    unsafe fn zero(heap: &HeapWith<O, Self>, start: *mut u8, bytes: usize);
-
     /// Puts back what the caches have not used since the last tick, or with `all` everything. `own` is the calling
     /// thread's cache, if it has entered it; `asked`: by the program, not by the clock.
     fn drain(heap: &HeapWith<O, Self>, all: bool, asked: bool, own: Option<&Cache>) -> Drained;

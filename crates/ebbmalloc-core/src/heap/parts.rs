@@ -45,11 +45,6 @@ impl<O: Os> Parts<O> for HeapParts {
         heap.free_pending(access);
     }
 
-    unsafe fn zero(heap: &Heap<O>, start: *mut u8, bytes: usize) {
-        // SAFETY: the bytes lie in one block that the caller alone uses (contract of `Parts`).
-        unsafe { heap.zero(start, bytes) }
-    }
-
     fn drain(heap: &Heap<O>, all: bool, asked: bool, own: Option<&Cache>) -> Drained {
         heap.silence_hooks(!asked);
         let drained = heap.parts.caches.drain(&heap.supply(), &heap.parts.bins, all, own);

@@ -10,7 +10,6 @@ pub struct Errno(pub u16);
 impl Errno {
     pub const PERM: Errno = Errno(1);
     pub const INTR: Errno = Errno(4);
-    pub const BADF: Errno = Errno(9);
     pub const AGAIN: Errno = Errno(11);
     pub const NOMEM: Errno = Errno(12);
     pub const ACCES: Errno = Errno(13);

@@ -45,7 +45,6 @@ pub use files::NewFile;
 use linux::UNKNOWN;
 pub use linux::{HugePages, Linux};
 pub use stalls::Stalls;
-pub use startup::PROCESS_PATH_BYTES;
 
 impl Linux {
     /// The advice on huge pages for memory that is reserved from now on, for the heap and for metadata.

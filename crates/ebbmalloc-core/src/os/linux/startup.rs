@@ -11,9 +11,6 @@ use super::arch::nr;
 use super::call::{Errno, call};
 use super::{Linux, memory};
 
-/// Longest path of a file that a setting may name, its final NUL included.
-pub const PROCESS_PATH_BYTES: usize = 512;
-
 const AT_FDCWD: usize = (-100isize).cast_unsigned();
 const O_RDWR: usize = 0o2;
 pub(super) const O_CREAT: usize = 0o100;
