@@ -7,14 +7,11 @@ fn main() {
         _ => "-Wl,-soname,libebbmalloc.so.0",
     };
     let arguments = [
-        "-nostdlib",
-        "-nostartfiles",
-        soname,
+        "-nostdlib", "-nostartfiles", soname,
         // Its functions stay reachable through every pointer and handler it has handed out.
         "-Wl,-z,nodelete",
         // No lazy binding: its first call may come before the loader is ready for one.
-        "-Wl,-z,now",
-        "-Wl,-z,relro",
+        "-Wl,-z,now", "-Wl,-z,relro",
     ];
     for argument in arguments {
         println!("cargo::rustc-cdylib-link-arg={argument}");

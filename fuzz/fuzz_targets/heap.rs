@@ -36,11 +36,7 @@ impl Block {
         assert!(usable >= size);
         // SAFETY: as above.
         unsafe { start.write_bytes(mark, usable) };
-        Self {
-            start,
-            usable,
-            mark,
-        }
+        Self { start, usable, mark }
     }
 
     fn check(&self, bytes: usize) {
@@ -94,14 +90,8 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
             Step::Trim => {
                 heap.trim(None);
             }
-            Step::RefuseCommits { count } => {
-                heap.os
-                    .fail(Call::Commit, 0, count.into(), OsError::OutOfMemory)
-            }
-            Step::RefuseDiscards { count } => {
-                heap.os
-                    .fail(Call::Discard, 0, count.into(), OsError::Invalid)
-            }
+            Step::RefuseCommits { count } => heap.os.fail(Call::Commit, 0, count.into(), OsError::OutOfMemory),
+            Step::RefuseDiscards { count } => heap.os.fail(Call::Discard, 0, count.into(), OsError::Invalid),
             Step::Free { .. } | Step::Reallocate { .. } => {}
         }
     }

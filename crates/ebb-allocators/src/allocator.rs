@@ -87,12 +87,7 @@ static TABLE: [Row; 6] = [
     },
     Row {
         name: "tcmalloc",
-        sonames: &[
-            "libtcmalloc_minimal.so.4",
-            "libtcmalloc.so.4",
-            "libtcmalloc_minimal.so",
-            "libtcmalloc.so",
-        ],
+        sonames: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so", "libtcmalloc.so"],
         file_prefix: "libtcmalloc",
         packages: Packages {
             debian: "libtcmalloc-minimal4",
@@ -100,25 +95,16 @@ static TABLE: [Row; 6] = [
             alpine: "gperftools",
             fedora: "gperftools-libs",
             arch: "gperftools",
-            others: &[
-                "libgoogle-perftools-dev",
-                "google-perftools",
-                "gperftools",
-                "libgoogle-perftools4",
-            ],
+            others: &["libgoogle-perftools-dev", "google-perftools", "gperftools", "libgoogle-perftools4"],
         },
-        settings: Settings::None(
-            "its settings are variables of their own, such as TCMALLOC_RELEASE_RATE: use --env",
-        ),
+        settings: Settings::None("its settings are variables of their own, such as TCMALLOC_RELEASE_RATE: use --env"),
     },
     Row {
         name: "glibc",
         sonames: &[],
         file_prefix: "",
         packages: Packages::NONE,
-        settings: Settings::None(
-            "its settings are variables of their own, such as MALLOC_ARENA_MAX: use --env",
-        ),
+        settings: Settings::None("its settings are variables of their own, such as MALLOC_ARENA_MAX: use --env"),
     },
     Row {
         name: "musl",
@@ -131,13 +117,8 @@ static TABLE: [Row; 6] = [
 
 impl Allocator {
     /// The allocators that a user can choose for a program, in the order of messages.
-    pub const CHOICES: [Allocator; 5] = [
-        Allocator::Ebbmalloc,
-        Allocator::Jemalloc,
-        Allocator::Mimalloc,
-        Allocator::Tcmalloc,
-        Allocator::Glibc,
-    ];
+    pub const CHOICES: [Allocator; 5] =
+        [Allocator::Ebbmalloc, Allocator::Jemalloc, Allocator::Mimalloc, Allocator::Tcmalloc, Allocator::Glibc];
 
     /// All of them.
     pub const ALL: [Allocator; 6] = [

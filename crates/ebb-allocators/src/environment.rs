@@ -81,8 +81,7 @@ impl Environment {
     /// Ours first, then what was there, without other allocators.
     fn preload(&mut self, choice: &Choice, inherited: Option<&OsStr>) {
         let ours = choice.library().map(|library| library.path.as_path());
-        let mut entries: Vec<OsString> =
-            ours.map(|path| path.as_os_str().to_owned()).into_iter().collect();
+        let mut entries: Vec<OsString> = ours.map(|path| path.as_os_str().to_owned()).into_iter().collect();
         for entry in preload_entries(inherited.unwrap_or_default()) {
             if ours.is_some_and(|ours| ours.as_os_str() == entry) {
                 continue;
@@ -129,10 +128,8 @@ impl Environment {
                 None => (library.path.display().to_string(), None),
             },
         };
-        let unsupported = |instead: &str| SettingError::Unsupported {
-            allocator: name.clone(),
-            instead: instead.to_owned(),
-        };
+        let unsupported =
+            |instead: &str| SettingError::Unsupported { allocator: name.clone(), instead: instead.to_owned() };
         match settings {
             Some(Settings::Variable(variable)) => {
                 // What already exists stays, and ours comes after it: the last of two wins.
@@ -183,16 +180,9 @@ mod tests {
     }
 
     /// The new value of a variable whose old one is `inherited`; what stays is an empty text.
-    fn changed(
-        choice: &Choice,
-        conf: &str,
-        variable: &str,
-        inherited: &str,
-    ) -> (String, Vec<String>) {
-        let conf: Vec<String> =
-            conf.split(' ').filter(|it| !it.is_empty()).map(str::to_owned).collect();
-        let set =
-            |name: &str| (name == variable && !inherited.is_empty()).then(|| inherited.into());
+    fn changed(choice: &Choice, conf: &str, variable: &str, inherited: &str) -> (String, Vec<String>) {
+        let conf: Vec<String> = conf.split(' ').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+        let set = |name: &str| (name == variable && !inherited.is_empty()).then(|| inherited.into());
         let environment = Environment::of(choice, &conf, set).unwrap();
         let value = environment.changes.get(OsStr::new(variable)).map(|it| match it {
             Some(value) => value.to_str().unwrap(),
@@ -212,12 +202,7 @@ mod tests {
                 "/l/libjemalloc.so.2:/l/libfaketime.so.1:/l/b.so",
                 "",
             ),
-            (
-                &ebbmalloc,
-                "libtcmalloc_minimal.so.4",
-                "/l/libebbmalloc.so",
-                "libtcmalloc_minimal.so.4",
-            ),
+            (&ebbmalloc, "libtcmalloc_minimal.so.4", "/l/libebbmalloc.so", "libtcmalloc_minimal.so.4"),
             (&Choice::System, "/l/libmimalloc.so.2", "(removed)", "/l/libmimalloc.so.2"),
             (&Choice::System, "a.so libjemalloc.so.2", "a.so", "libjemalloc.so.2"),
             (&Choice::System, "", "", ""),
@@ -248,8 +233,7 @@ mod tests {
     #[test]
     fn settings_that_an_allocator_does_not_take_are_refused() {
         let conf = ["a:b".to_owned()];
-        for choice in [Choice::System, library("tcmalloc", "/l/x.so"), library("nobody", "/l/x.so")]
-        {
+        for choice in [Choice::System, library("tcmalloc", "/l/x.so"), library("nobody", "/l/x.so")] {
             let error = Environment::of(&choice, &conf, |_| None).unwrap_err();
             assert!(error.to_string().contains("--env"), "{error}");
         }

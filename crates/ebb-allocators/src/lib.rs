@@ -24,8 +24,6 @@ mod tunings;
 
 pub use allocator::{Allocator, Settings};
 pub use decay::{Decay, decay};
-pub use environment::{
-    Choice, Environment, Library, SettingError, preload_entries, splits_in_preload,
-};
+pub use environment::{Choice, Environment, Library, SettingError, preload_entries, splits_in_preload};
 pub use packages::Packages;
 pub use tunings::{CPYTHON_TO_MALLOC, Tuning, USUAL, all_tunings, tuning, tunings};

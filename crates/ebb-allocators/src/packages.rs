@@ -21,8 +21,7 @@ pub struct Packages {
 
 impl Packages {
     /// No distribution has it.
-    pub const NONE: Packages =
-        Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "", others: &[] };
+    pub const NONE: Packages = Packages { debian: "", debian_t64: "", alpine: "", fedora: "", arch: "", others: &[] };
 
     /// Every name, each once.
     pub fn all(&self) -> Vec<&'static str> {
@@ -86,10 +85,7 @@ mod tests {
         let tcmalloc = Allocator::Tcmalloc.packages();
         for (os_release, command) in [
             ("ID=debian\nVERSION_ID=\"12\"\n", "apt-get install libtcmalloc-minimal4"),
-            (
-                "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n",
-                "apt-get install libtcmalloc-minimal4t64",
-            ),
+            ("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n", "apt-get install libtcmalloc-minimal4t64"),
             ("ID=alpine\nVERSION_ID=3.21.0\n", "apk add gperftools"),
             ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "dnf install gperftools-libs"),
         ] {

@@ -23,10 +23,7 @@ const GLIBC: &[Tuning] = &[
     Tuning { name: "glibc-arena-1", env: &[("MALLOC_ARENA_MAX", "1")] },
     Tuning { name: "glibc-trim-64k", env: &[("MALLOC_TRIM_THRESHOLD_", "65536")] },
     Tuning { name: "glibc-trim-4m", env: &[("MALLOC_TRIM_THRESHOLD_", "4194304")] },
-    Tuning {
-        name: "glibc-trim-64k-arena-2",
-        env: &[("MALLOC_ARENA_MAX", "2"), ("MALLOC_TRIM_THRESHOLD_", "65536")],
-    },
+    Tuning { name: "glibc-trim-64k-arena-2", env: &[("MALLOC_ARENA_MAX", "2"), ("MALLOC_TRIM_THRESHOLD_", "65536")] },
     Tuning {
         name: "glibc-mmap-64k",
         env: &[("MALLOC_MMAP_THRESHOLD_", "65536"), ("MALLOC_TRIM_THRESHOLD_", "131072")],
@@ -49,10 +46,7 @@ const JEMALLOC: &[Tuning] = &[
     },
     Tuning { name: "jemalloc-arena-1", env: &[("MALLOC_CONF", "narenas:1")] },
     Tuning { name: "jemalloc-no-tcache", env: &[("MALLOC_CONF", "tcache:false")] },
-    Tuning {
-        name: "jemalloc-decay0",
-        env: &[("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")],
-    },
+    Tuning { name: "jemalloc-decay0", env: &[("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")] },
     // Gunicorn with a dozen workers.
     Tuning {
         name: "jemalloc-gunicorn",
@@ -62,10 +56,7 @@ const JEMALLOC: &[Tuning] = &[
         )],
     },
     // The Dockerfile that Rails generates.
-    Tuning {
-        name: "jemalloc-rails",
-        env: &[("MALLOC_CONF", "dirty_decay_ms:1000,narenas:2,background_thread:true")],
-    },
+    Tuning { name: "jemalloc-rails", env: &[("MALLOC_CONF", "dirty_decay_ms:1000,narenas:2,background_thread:true")] },
     // ClickHouse, without its profiling.
     Tuning {
         name: "jemalloc-clickhouse",
@@ -86,14 +77,8 @@ const JEMALLOC: &[Tuning] = &[
 
 const MIMALLOC: &[Tuning] = &[
     none(Allocator::Mimalloc),
-    Tuning {
-        name: "mimalloc-purge0",
-        env: &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_RESET_DELAY", "0")],
-    },
-    Tuning {
-        name: "mimalloc-decommit",
-        env: &[("MIMALLOC_PAGE_RESET", "1"), ("MIMALLOC_RESET_DECOMMITS", "1")],
-    },
+    Tuning { name: "mimalloc-purge0", env: &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_RESET_DELAY", "0")] },
+    Tuning { name: "mimalloc-decommit", env: &[("MIMALLOC_PAGE_RESET", "1"), ("MIMALLOC_RESET_DECOMMITS", "1")] },
 ];
 
 const TCMALLOC: &[Tuning] = &[
@@ -145,8 +130,7 @@ pub fn tuning(name: &str) -> Option<(Allocator, &'static Tuning)> {
 
 /// Every allocator's settings, those of the C library first.
 pub fn all_tunings() -> impl Iterator<Item = (Allocator, &'static Tuning)> {
-    let of =
-        |it: Allocator| tunings(it.name()).into_iter().flatten().map(move |tuning| (it, tuning));
+    let of = |it: Allocator| tunings(it.name()).into_iter().flatten().map(move |tuning| (it, tuning));
     Allocator::CHOICES.into_iter().rev().flat_map(of)
 }
 

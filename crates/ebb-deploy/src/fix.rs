@@ -80,11 +80,7 @@ pub enum RefusedKind {
 
 impl Refused {
     fn not_understood(what: impl Into<String>) -> Self {
-        Self {
-            kind: RefusedKind::NotUnderstood,
-            what: what.into(),
-            remedy: "nothing was changed".to_owned(),
-        }
+        Self { kind: RefusedKind::NotUnderstood, what: what.into(), remedy: "nothing was changed".to_owned() }
     }
 
     /// The file called `name` is not understood.
@@ -99,11 +95,7 @@ impl Refused {
 
     /// A change could not work.
     fn cannot(what: impl Into<String>, remedy: &str) -> Self {
-        Self {
-            kind: RefusedKind::CannotWork,
-            what: what.into(),
-            remedy: format!("nothing was changed: {remedy}"),
-        }
+        Self { kind: RefusedKind::CannotWork, what: what.into(), remedy: format!("nothing was changed: {remedy}") }
     }
 
     #[must_use]
@@ -121,10 +113,8 @@ struct OutsideValue {
 
 impl OutsideValue {
     /// Of files that take variables from other files or from where they are read.
-    const FILE: OutsideValue = OutsideValue {
-        why: "is set outside this file",
-        remedy: "write its value here, or change it where it is set",
-    };
+    const FILE: OutsideValue =
+        OutsideValue { why: "is set outside this file", remedy: "write its value here, or change it where it is set" };
 }
 
 /// The variables of a service that have to change, and notes about it. `at` names the service.
@@ -149,8 +139,7 @@ fn quoted(value: &str) -> Result<String, Refused> {
     if value.is_empty() {
         return Ok(String::new());
     }
-    let quoted = shlex::try_quote(value)
-        .map_err(|error| Refused::cannot(error.to_string(), "choose another value"))?;
+    let quoted = shlex::try_quote(value).map_err(|error| Refused::cannot(error.to_string(), "choose another value"))?;
     Ok(quoted.into_owned())
 }
 

@@ -50,37 +50,12 @@ const LISTS: [(&str, &str); 9] = [
     ("sysctls", "--sysctl"),
     ("tmpfs", "--tmpfs"),
 ];
-const SWITCHES: [(&str, &str); 3] =
-    [("init", "--init"), ("privileged", "--privileged"), ("read_only", "--read-only")];
+const SWITCHES: [(&str, &str); 3] = [("init", "--init"), ("privileged", "--privileged"), ("read_only", "--read-only")];
 /// Keys that are read here, or that make no difference to a trial.
 const OTHERS: [&str; 28] = [
-    "annotations",
-    "attach",
-    "build",
-    "command",
-    "container_name",
-    "deploy",
-    "depends_on",
-    "develop",
-    "entrypoint",
-    "env_file",
-    "environment",
-    "expose",
-    "healthcheck",
-    "image",
-    "labels",
-    "logging",
-    "oom_score_adj",
-    "platform",
-    "ports",
-    "profiles",
-    "pull_policy",
-    "restart",
-    "scale",
-    "stdin_open",
-    "stop_grace_period",
-    "tty",
-    "ulimits",
+    "annotations", "attach", "build", "command", "container_name", "deploy", "depends_on", "develop", "entrypoint",
+    "env_file", "environment", "expose", "healthcheck", "image", "labels", "logging", "oom_score_adj", "platform",
+    "ports", "profiles", "pull_policy", "restart", "scale", "stdin_open", "stop_grace_period", "tty", "ulimits",
     "volumes",
 ];
 
@@ -119,8 +94,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn options(&self, name: &str) -> Result<Options, String> {
         let mut of = Options::default();
-        let image =
-            self.node.get("image").ok_or("it has no image; build one, and name it by `image:`")?;
+        let image = self.node.get("image").ok_or("it has no image; build one, and name it by `image:`")?;
         of.image = self.text(image)?;
         for (key, value) in self.node.pairs() {
             self.key(key.text().unwrap_or_default(), value, &mut of)?;
@@ -139,9 +113,8 @@ impl Reader<'_> {
     }
 
     fn key(&self, key: &str, value: &Node, of: &mut Options) -> Result<(), String> {
-        let option_of = |list: &[(&str, &'static str)]| {
-            list.iter().find(|(name, _)| *name == key).map(|(_, option)| *option)
-        };
+        let option_of =
+            |list: &[(&str, &'static str)]| list.iter().find(|(name, _)| *name == key).map(|(_, option)| *option);
         let mut add = |option: &str, value: String| of.options.extend([option.to_owned(), value]);
         if let Some(option) = option_of(&TEXTS) {
             add(option, self.text(value)?);
@@ -154,9 +127,7 @@ impl Reader<'_> {
             }
         } else {
             match key {
-                "environment" => {
-                    self.entries(value, "=")?.into_iter().for_each(|it| add("--env", it))
-                }
+                "environment" => self.entries(value, "=")?.into_iter().for_each(|it| add("--env", it)),
                 "env_file" => self.env_files(value, &mut add)?,
                 "ulimits" => self.ulimits(value, &mut add)?,
                 "ports" => {
@@ -202,8 +173,7 @@ impl Reader<'_> {
     /// `deploy.resources.limits`.
     fn limits(&self, deploy: &Node, add: &mut dyn FnMut(&str, String)) -> Result<(), String> {
         let limits = deploy.get("resources").and_then(|it| it.get("limits"));
-        for (key, option) in [("memory", "--memory"), ("cpus", "--cpus"), ("pids", "--pids-limit")]
-        {
+        for (key, option) in [("memory", "--memory"), ("cpus", "--cpus"), ("pids", "--pids-limit")] {
             if let Some(value) = limits.and_then(|limits| limits.get(key)) {
                 add(option, self.text(value)?);
             }
@@ -290,9 +260,7 @@ impl Reader<'_> {
     }
 
     fn text(&self, node: &Node) -> Result<String, String> {
-        let text = node
-            .text()
-            .ok_or_else(|| format!("line {}: ebb reads no alias or list here", node.line))?;
+        let text = node.text().ok_or_else(|| format!("line {}: ebb reads no alias or list here", node.line))?;
         filled(text, self.variable).map_err(|reason| format!("line {}: {reason}", node.line))
     }
 }
@@ -362,10 +330,7 @@ mod tests {
                 "--publish 8080:80 --publish 9090:90/udp",
             ),
             ("network_mode: host", "--network host"),
-            (
-                "entrypoint: [/init, -x]\n    command: serve --port 80",
-                "--entrypoint /init | -x serve --port 80",
-            ),
+            ("entrypoint: [/init, -x]\n    command: serve --port 80", "--entrypoint /init | -x serve --port 80"),
             ("command: ['sh', '-c', 'echo $$HOME']", "| sh -c echo $HOME"),
             (
                 "volumes: ['./conf:/etc/app', 'data:/data', /cache]",
@@ -373,10 +338,7 @@ mod tests {
             ),
             ("tmpfs: /run", "--tmpfs /run"),
             ("read_only: true\n    init: false", "--read-only"),
-            (
-                "ulimits: {nproc: 5, nofile: {soft: 1, hard: 2}}",
-                "--ulimit nproc=5 --ulimit nofile=1:2",
-            ),
+            ("ulimits: {nproc: 5, nofile: {soft: 1, hard: 2}}", "--ulimit nproc=5 --ulimit nofile=1:2"),
             ("extra_hosts: {db: 10.0.0.1}", "--add-host db:10.0.0.1"),
             ("restart: always\n    labels: {a: b}", ""),
         ] {
@@ -406,11 +368,7 @@ mod tests {
             ("services: {a: {image: x}, b: {image: y}}", None, "It has a, b"),
             ("services: {a: {image: x}}", Some("c"), "no service c; it has a"),
             ("services: {a: {build: .}}", None, "service a: it has no image"),
-            (
-                "services: {a: {image: 'x:$MISSING'}}",
-                None,
-                "line 1: the variable MISSING is not set",
-            ),
+            ("services: {a: {image: 'x:$MISSING'}}", None, "line 1: the variable MISSING is not set"),
             ("services: {a: {image: '${TAG?no}'}}", None, "does not know this form"),
             ("services: {a: {image: '$'}}", None, "without a name"),
             ("services: {a: {image: x, volumes: ['~/x:/x']}}", None, "home folders"),

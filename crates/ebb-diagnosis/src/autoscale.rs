@@ -58,11 +58,7 @@ pub fn target_bytes(settings: &Settings, limit: Option<u64>) -> Result<f64, Stri
 }
 
 /// Simulates; `limit` is the request where the settings have none.
-pub fn simulate(
-    looks: &[Look],
-    settings: &Settings,
-    limit: Option<u64>,
-) -> Result<Outcome, String> {
+pub fn simulate(looks: &[Look], settings: &Settings, limit: Option<u64>) -> Result<Outcome, String> {
     let target = target_bytes(settings, limit)?;
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
         return Err("no memory was recorded".to_owned());
@@ -128,11 +124,7 @@ mod tests {
         for (replicas, mean, expected) in
             [(3, 200.0, 6), (4, 50.0, 2), (3, 109.0, 3), (3, 91.0, 3), (3, 111.0, 4), (10, 89.0, 9)]
         {
-            assert_eq!(
-                horizontal::desired(replicas, mean, 100.0),
-                expected,
-                "{replicas} at {mean}"
-            );
+            assert_eq!(horizontal::desired(replicas, mean, 100.0), expected, "{replicas} at {mean}");
         }
         for (replicas, expected) in [(1, 5), (3, 7), (10, 20)] {
             let mut horizontal = Horizontal::new(replicas, 1, 100);
@@ -164,17 +156,10 @@ mod tests {
         let down = outcome.changes.iter().find(|it| it.at_s > 7200.0).unwrap();
         assert!((300.0..=330.0).contains(&(down.at_s - 7200.0)), "{down:?}");
         assert_eq!(outcome.started, 3);
-        let share = simulate(
-            &looks,
-            &Settings { target: Target::Utilization(0.5), ..settings(0, 1, 20) },
-            Some(300_000_000),
-        );
+        let share =
+            simulate(&looks, &Settings { target: Target::Utilization(0.5), ..settings(0, 1, 20) }, Some(300_000_000));
         assert_eq!(share.map(|it| it.changes), Ok(outcome.changes));
-        let error = simulate(
-            &looks,
-            &Settings { target: Target::Utilization(0.5), ..settings(0, 1, 20) },
-            None,
-        );
+        let error = simulate(&looks, &Settings { target: Target::Utilization(0.5), ..settings(0, 1, 20) }, None);
         assert!(error.unwrap_err().contains("request=512Mi"));
         assert!(simulate(&[], &settings(1, 1, 2), None).is_err());
     }
@@ -188,9 +173,7 @@ mod tests {
         assert_eq!(flat.restarts, 0);
         assert!(flat.lower <= flat.request && flat.request < flat.upper);
         // Twice as much from the sixth day on: nine of ten counts by weight are the new peaks after two days.
-        let grown = vertical::recommend(&course(12 * 1440, |at_s| {
-            if at_s > 5.0 * 86_400.0 { 2000.0 } else { 1000.0 }
-        }));
+        let grown = vertical::recommend(&course(12 * 1440, |at_s| if at_s > 5.0 * 86_400.0 { 2000.0 } else { 1000.0 }));
         assert!((2300.0..=2300.0 * 1.05).contains(&(grown.request as f64 / MB)), "{grown:?}");
         assert!((1..=3).contains(&grown.restarts), "{grown:?}");
         // A small one gets the least.

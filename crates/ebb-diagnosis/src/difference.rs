@@ -41,9 +41,7 @@ fn sentence(asked: &str, from: u64, to: u64, changes: &[Change]) -> String {
     if from.abs_diff(to) < LEAST_CHANGE {
         // Lines of the ledger come before size classes, and the last of equal ones would be taken.
         let largest = bytes().rev().max_by_key(|change| change.growth().unsigned_abs());
-        let within = largest.map_or_else(String::new, |change| {
-            format!("; the largest change is in {}", part(change))
-        });
+        let within = largest.map_or_else(String::new, |change| format!("; the largest change is in {}", part(change)));
         return format!("{asked} is unchanged at {} MB{within}.", megabytes(to));
     }
     let (verb, largest) = if to > from {
@@ -167,19 +165,12 @@ pub(super) fn cautions(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     };
     let has_heaps = |snapshot: &Snapshot| ledger::heaps(&snapshot.processes).next().is_some();
     let is_other_format = before.format != FORMAT || after.format != FORMAT;
-    let format =
-        format!("a file has another format than {FORMAT}; its figures may differ in meaning");
+    let format = format!("a file has another format than {FORMAT}; its figures may differ in meaning");
     let cautions = [
-        (
-            identity(before) != identity(after),
-            "the two files are of different processes: it was restarted in between",
-        ),
+        (identity(before) != identity(after), "the two files are of different processes: it was restarted in between"),
         (is_other_format, format.as_str()),
         (has_heaps(before) != has_heaps(after), "only one of the two files has the heaps"),
-        (
-            after.at_s <= before.at_s,
-            "the second file is older than the first, or was written after a reboot",
-        ),
+        (after.at_s <= before.at_s, "the second file is older than the first, or was written after a reboot"),
     ];
     let apply = cautions.into_iter().filter(|(applies, _)| *applies);
     apply.map(|(_, caution)| caution.to_owned()).collect()
@@ -208,8 +199,7 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn snapshot(at_s: f64, live_mb: u64, count: u64) -> Snapshot {
-        let usage =
-            Usage { mappings: count, rss: live_mb * MB, pss: live_mb * MB, ..Usage::default() };
+        let usage = Usage { mappings: count, rss: live_mb * MB, pss: live_mb * MB, ..Usage::default() };
         Snapshot {
             at_s,
             ..example::snapshot(vec![Process {
@@ -230,14 +220,9 @@ mod tests {
     #[test]
     fn what_grew_is_named_the_largest_first_and_noise_is_not() {
         let difference = of(&snapshot(1.0, 50, 10), &snapshot(61.0, 90, 20));
-        assert!(
-            difference.sentence.starts_with("7 grew from 50.0 to 90.0 MB"),
-            "{}",
-            difference.sentence
-        );
+        assert!(difference.sentence.starts_with("7 grew from 50.0 to 90.0 MB"), "{}", difference.sentence);
         assert_eq!(difference.seconds, Some(60.0));
-        let named: Vec<&str> =
-            difference.changes.iter().map(|change| change.what.as_str()).collect();
+        let named: Vec<&str> = difference.changes.iter().map(|change| change.what.as_str()).collect();
         assert!(named.contains(&"live blocks up to 64 B"), "{named:?}");
         assert!(!named.contains(&"arenas"), "they did not change: {named:?}");
         assert_eq!(difference.cautions, Vec::<String>::new());
@@ -264,10 +249,7 @@ mod tests {
             "7 shrank from 281 to 105 MB, mostly in free pages that malloc_trim would return (\u{2212}182 MB)."
         );
         assert_eq!(of(50, 50, [55, 55]), "7 is unchanged at 105 MB.");
-        assert_eq!(
-            of(50, 60, [55, 46]),
-            "7 is unchanged at 106 MB; the largest change is in live blocks (+10.0 MB)."
-        );
+        assert_eq!(of(50, 60, [55, 46]), "7 is unchanged at 106 MB; the largest change is in live blocks (+10.0 MB).");
     }
 
     #[test]

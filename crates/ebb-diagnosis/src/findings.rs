@@ -16,10 +16,8 @@ const MAIN: f64 = 0.5;
 /// All causes of a snapshot: first the causes that apply, the largest first.
 pub fn of(snapshot: &Snapshot, ledger: &Ledger) -> Vec<Finding> {
     let whole = whole(snapshot, ledger);
-    let mut findings: Vec<Finding> = causes(snapshot, ledger)
-        .into_iter()
-        .map(|(cause, bytes)| finding(cause, bytes, whole, snapshot))
-        .collect();
+    let mut findings: Vec<Finding> =
+        causes(snapshot, ledger).into_iter().map(|(cause, bytes)| finding(cause, bytes, whole, snapshot)).collect();
     findings.sort_by_key(|finding| (finding.weight, std::cmp::Reverse(finding.bytes)));
     findings
 }
@@ -105,8 +103,7 @@ fn finding(cause: Cause, bytes: Option<u64>, whole: u64, snapshot: &Snapshot) ->
 fn error(cause: Cause, snapshot: &Snapshot) -> Option<String> {
     if ledger::OF_HEAP.contains(&cause) {
         let worst = ledger::heaps(&snapshot.processes).map(|heap| heap.error).fold(0.0, f64::max);
-        return (worst > 0.0)
-            .then(|| format!("within {:.0} % of the heap", (worst * 100.0).ceil()));
+        return (worst > 0.0).then(|| format!("within {:.0} % of the heap", (worst * 100.0).ceil()));
     }
     let closed = snapshot.processes.iter().any(|process| process.memory.is_none());
     closed.then(|| "from status, shared pages counted for each process".to_owned())
@@ -118,9 +115,7 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
         return Some(text);
     }
     let text = match cause {
-        Cause::Live => {
-            "no allocator lowers this; ebb why --watch or ebb diff shows whether it grows"
-        }
+        Cause::Live => "no allocator lowers this; ebb why --watch or ebb diff shows whether it grows",
         Cause::Trimmable => {
             "ebb trim --inject, or malloc_trim(0) in the program, returns it once; an allocator that returns idle pages does so \
              always"
@@ -133,28 +128,18 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             "these pages contain live blocks, so malloc_trim does not help; another allocator may pack them closer, \
              and ebb compare shows how far"
         }
-        Cause::Cached => {
-            "threads' caches: use fewer threads, or an allocator that empties idle caches"
-        }
-        Cause::Kept => {
-            "the allocator keeps whole free pages for reuse; its settings define for how long"
-        }
-        Cause::Lazy => {
-            "nothing to do: the kernel takes these pages when memory is short, and RSS falls then"
-        }
+        Cause::Cached => "threads' caches: use fewer threads, or an allocator that empties idle caches",
+        Cause::Kept => "the allocator keeps whole free pages for reuse; its settings define for how long",
+        Cause::Lazy => "nothing to do: the kernel takes these pages when memory is short, and RSS falls then",
         Cause::Locked => {
             "the program locks its memory (mlock, mlockall): malloc_trim and allocators cannot return such pages until it unlocks them"
         }
-        Cause::Objects => {
-            "tracemalloc or memray show what holds them; ebb why --watch shows whether they grow"
-        }
+        Cause::Objects => "tracemalloc or memray show what holds them; ebb why --watch shows whether they grow",
         Cause::FreeObjects => {
             "CPython returns whole arenas only. ebbmalloc returns the pages of its free objects; so does another \
              allocator that returns idle pages, with PYTHONMALLOC=malloc"
         }
-        Cause::UnreadHeap => {
-            "the allocator's own statistics show live and free memory; a trial works without them"
-        }
+        Cause::UnreadHeap => "the allocator's own statistics show live and free memory; a trial works without them",
         Cause::Anonymous if snapshot.pool() == Some(Pool::Arrow) => {
             "Arrow has a pool of its own, which another malloc does not replace: with \
              ARROW_DEFAULT_MEMORY_POOL=system its buffers come from malloc, and an allocator that returns idle pages \
@@ -165,9 +150,7 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
                 "node --max-old-space-size limits it; a heap snapshot (node --inspect) shows what is live"
             }
             Some(Runtime::Jvm) => "-Xmx limits it; jcmd PID GC.heap_info shows what is live",
-            Some(Runtime::Go) => {
-                "GOMEMLIMIT limits it; net/http/pprof's heap profile shows what is live"
-            }
+            Some(Runtime::Go) => "GOMEMLIMIT limits it; net/http/pprof's heap profile shows what is live",
             Some(Runtime::Cpython) => {
                 "object arenas: ebbmalloc allocates CPython's objects itself, so ebb can read them and their pages \
                  are returned; tracemalloc or memray show what is live"
@@ -176,22 +159,12 @@ fn remedy(cause: Cause, snapshot: &Snapshot) -> Option<String> {
             None => "the program maps this memory itself, without malloc: no allocator changes it",
         },
         Cause::Stacks => "use fewer threads: a stack keeps each page that was touched once",
-        Cause::MappedFiles => {
-            "file pages: when memory is short the kernel drops them, unless they are locked"
-        }
-        Cause::SharedMemory | Cause::Tmpfs => {
-            "it stays until its file or segment is removed: df /dev/shm, ipcs -m"
-        }
+        Cause::MappedFiles => "file pages: when memory is short the kernel drops them, unless they are locked",
+        Cause::SharedMemory | Cause::Tmpfs => "it stays until its file or segment is removed: df /dev/shm, ipcs -m",
         Cause::PageCache => "the kernel drops it when memory is short; it needs no larger limit",
-        Cause::Kernel => {
-            "slabtop shows the objects; the usual reason is many connections or small files"
-        }
-        Cause::Swap => {
-            "it is read back when it is touched; the usual reason is a limit that is too low"
-        }
-        Cause::Data => {
-            "file pages that the program has written to, and its variables: no allocator changes it"
-        }
+        Cause::Kernel => "slabtop shows the objects; the usual reason is many connections or small files",
+        Cause::Swap => "it is read back when it is touched; the usual reason is a limit that is too low",
+        Cause::Data => "file pages that the program has written to, and its variables: no allocator changes it",
         Cause::Metadata | Cause::Special => return None,
     };
     Some(text.to_owned())
@@ -237,9 +210,7 @@ pub fn noun(cause: Cause, snapshot: &Snapshot) -> String {
     match cause {
         Cause::Live => "live blocks",
         Cause::Trimmable => "free pages that malloc_trim would return",
-        Cause::Tops => {
-            "free pages at the ends of secondary arenas, which malloc_trim does not return"
-        }
+        Cause::Tops => "free pages at the ends of secondary arenas, which malloc_trim does not return",
         Cause::Pinned => "free memory on pages with live blocks (fragmentation)",
         Cause::Cached => "freed blocks in threads' caches",
         Cause::Kept => "free pages that the allocator keeps",

@@ -33,10 +33,8 @@ pub fn rank(history: &History, price: Option<f64>) -> Ranking {
     }
     let groups: Vec<&Group> = names.values().flatten().copied().collect();
     let nodes = usage_of_nodes(history, &groups);
-    let mut rows: Vec<Row> = names
-        .iter()
-        .map(|(name, groups)| row(history, Some(name), groups, &nodes, price))
-        .collect();
+    let mut rows: Vec<Row> =
+        names.iter().map(|(name, groups)| row(history, Some(name), groups, &nodes, price)).collect();
     rows.sort_by(|left, right| right.mean.bytes.total_cmp(&left.mean.bytes));
     let all = row(history, None, &groups, &nodes, price);
     let peaks = nodes.values().fold(0.0, |sum, usage| sum + highest(usage.iter().copied()));
@@ -73,13 +71,7 @@ fn held(group: &Group, at: usize, usage: f64) -> f64 {
     group.returnable.at(at).unwrap_or(0.0).clamp(0.0, usage)
 }
 
-fn row(
-    history: &History,
-    name: Option<&str>,
-    groups: &[&Group],
-    nodes: &Nodes,
-    price: Option<f64>,
-) -> Row {
+fn row(history: &History, name: Option<&str>, groups: &[&Group], nodes: &Nodes, price: Option<f64>) -> Row {
     let (usage, returnable) = sums(history, groups);
     let is_holding = |at: usize| {
         let held = returnable[at];
@@ -89,12 +81,8 @@ fn row(
     let was_holding = |at: usize| is_holding(at) || at.checked_sub(1).is_some_and(is_holding);
     let is_mine = |of: &str| name.is_none_or(|name| name == of);
     let kills = || history.oom_kills.iter().filter(|event| is_mine(&event.name));
-    let scaled: Vec<usize> = history
-        .replicas
-        .iter()
-        .filter(|(of, _)| is_mine(of))
-        .flat_map(|(_, it)| rises(it))
-        .collect();
+    let scaled: Vec<usize> =
+        history.replicas.iter().filter(|(of, _)| is_mine(of)).flat_map(|(_, it)| rises(it)).collect();
     let known = usage.iter().filter(|bytes| **bytes > 0.0).count();
     // By bytes: most containers are small, and are never read.
     let (all, looked) = groups.iter().fold((0.0, 0.0), |(all, looked), group| {
@@ -108,20 +96,13 @@ fn row(
         name: name.unwrap_or("all").to_owned(),
         containers: groups.len(),
         nodes: groups.iter().map(|group| &group.node).collect::<BTreeSet<_>>().len(),
-        allocators: groups
-            .iter()
-            .flat_map(|it| it.allocators.clone())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect(),
+        allocators: groups.iter().flat_map(|it| it.allocators.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
         mean: mean(history, &usage, &returnable),
         own_peaks: sum_of(&lower),
         at_own_peaks_bytes: peaks.iter().fold(0.0, |sum, peak| sum + peak.held),
         node_peaks: sum_of(&drops_of_nodes(history, groups, nodes)),
         oom_kills: kills().fold(0.0, |sum, event| sum + event.count),
-        oom_kills_holding: kills()
-            .filter(|it| was_holding(it.at))
-            .fold(0.0, |sum, it| sum + it.count),
+        oom_kills_holding: kills().filter(|it| was_holding(it.at)).fold(0.0, |sum, it| sum + it.count),
         scale_outs: scaled.len(),
         scale_outs_holding: scaled.iter().filter(|at| was_holding(**at)).count(),
         share_of_time: known as f64 / history.times.max(1) as f64,
@@ -152,9 +133,7 @@ fn mean(history: &History, usage: &[f64], returnable: &[f64]) -> Figure {
         .filter(|at| usage[*at] > 0.0)
         .map(|at| (at * windows / history.times, returnable[at]))
         .collect();
-    let of = |values: &[(usize, f64)]| {
-        values.iter().map(|it| it.1).sum::<f64>() / values.len().max(1) as f64
-    };
+    let of = |values: &[(usize, f64)]| values.iter().map(|it| it.1).sum::<f64>() / values.len().max(1) as f64;
     let parts: Vec<f64> = known.chunk_by(|left, right| left.0 == right.0).map(of).collect();
     Figure { bytes: of(&known), interval: ebb_statistics::mean_interval(&parts) }
 }
@@ -268,11 +247,9 @@ fn cautions(all: &Row, rows: &[Row], history: &History) -> Vec<String> {
             100.0 * unread
         ));
     }
-    let never: Vec<&str> =
-        rows.iter().filter(|row| row.share_looked == 0.0).map(|row| row.name.as_str()).collect();
+    let never: Vec<&str> = rows.iter().filter(|row| row.share_looked == 0.0).map(|row| row.name.as_str()).collect();
     if let [first, rest @ ..] = never.as_slice() {
-        let more =
-            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         cautions.push(format!("never read: {first}{more}"));
     }
     cautions

@@ -50,19 +50,16 @@ pub fn point(diagnosis: &Diagnosis, start_s: f64) -> Point {
 
 /// Whether all processes are on glibc's malloc, which returns free pages when it is asked to.
 fn is_glibc(snapshot: &Snapshot) -> bool {
-    let is = |heap: &ebb_process::snapshot::Heap| {
-        Allocator::from_reader(&heap.reader) == Some(Allocator::Glibc)
-    };
+    let is = |heap: &ebb_process::snapshot::Heap| Allocator::from_reader(&heap.reader) == Some(Allocator::Glibc);
     snapshot.processes.iter().all(|process| process.heap.as_ref().is_some_and(is))
 }
 
 /// Concludes from the looks and the last of them in full.
 pub fn of(points: Vec<Point>, last: Diagnosis) -> Growth {
-    let trends: Vec<Trend> =
-        [Series::Live, Series::Held, Series::Other, Series::Shared, Series::Total]
-            .into_iter()
-            .filter_map(|series| trend_of(series, &points))
-            .collect();
+    let trends: Vec<Trend> = [Series::Live, Series::Held, Series::Other, Series::Shared, Series::Total]
+        .into_iter()
+        .filter_map(|series| trend_of(series, &points))
+        .collect();
     let growing = trends
         .iter()
         .filter(|trend| trend.grows && trend.series != Series::Total)
@@ -113,8 +110,7 @@ fn trend_of(series: Series, points: &[Point]) -> Option<Trend> {
     let (first, last) = (floors.first()?, floors.last()?);
     let slope = slope::slope(&floors);
     let time = last.0 - first.0;
-    let rose = slope
-        .is_some_and(|slope| slope.low > 0.0 && slope.bytes_per_s * time >= least_growth(first.1));
+    let rose = slope.is_some_and(|slope| slope.low > 0.0 && slope.bytes_per_s * time >= least_growth(first.1));
     let mean = (last.1 - first.1) / time.max(f64::MIN_POSITIVE);
     let jumped = slope.is_some() && last.1 - first.1 >= least_growth(first.1);
     let per_s = slope.map_or(0.0, |slope| slope.bytes_per_s).max(mean);
@@ -156,8 +152,7 @@ fn load_dependence(series: Series, points: &[Point]) -> LoadDependence {
     if busiest < NO_WORK {
         return LoadDependence::NoLoad;
     }
-    let (idle, busy): (Vec<_>, Vec<_>) =
-        steps.iter().partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
+    let (idle, busy): (Vec<_>, Vec<_>) = steps.iter().partition(|(seconds, cpu, _)| cpu / seconds < IDLE * busiest);
     let rate = |steps: &[&(f64, f64, f64)]| {
         let seconds: f64 = steps.iter().map(|step| step.0).sum();
         let grown: f64 = steps.iter().map(|step| step.2).sum();
@@ -168,11 +163,7 @@ fn load_dependence(series: Series, points: &[Point]) -> LoadDependence {
         return LoadDependence::AlwaysLoad;
     }
     let (with, without) = (rate(&busy), rate(&idle));
-    if without < 0.1 * with {
-        LoadDependence::OnlyWithLoad
-    } else {
-        LoadDependence::WithAndWithoutLoad
-    }
+    if without < 0.1 * with { LoadDependence::OnlyWithLoad } else { LoadDependence::WithAndWithoutLoad }
 }
 
 /// What a verdict rests on.
@@ -184,11 +175,7 @@ struct Evidence<'a> {
     seconds: f64,
 }
 
-fn verdict(
-    evidence: &Evidence,
-    growing: Option<&Trend>,
-    dependence: Option<LoadDependence>,
-) -> Verdict {
+fn verdict(evidence: &Evidence, growing: Option<&Trend>, dependence: Option<LoadDependence>) -> Verdict {
     let (who, seconds) = (&evidence.who, evidence.seconds);
     let Some(total) = evidence.trends.iter().find(|trend| trend.series == Series::Total) else {
         let sentence = format!("Not enough evidence: {who} could not be read.");
@@ -235,11 +222,7 @@ fn kind_of(series: Series, snapshot: &Snapshot) -> (VerdictKind, String) {
             (VerdictKind::LiveHeapGrows, "The memory of CPython's objects")
         }
         _ => {
-            let whose = if owners.is_empty() {
-                "Anonymous memory".to_owned()
-            } else {
-                capital(&owners.join(" or "))
-            };
+            let whose = if owners.is_empty() { "Anonymous memory".to_owned() } else { capital(&owners.join(" or ")) };
             let what = format!("{whose}, whose live part is not known,");
             return (VerdictKind::NotEnoughEvidence, what);
         }
@@ -268,10 +251,7 @@ impl Evidence<'_> {
         let each = self.seconds / (self.points.len().max(2) - 1) as f64;
         let enough = (each * slope::WINDOWS as f64).max(2.0 * self.seconds);
         let time = time(self.seconds);
-        self.too_short(
-            &format!("{looks} at {} in {time} are too few for a slope", self.who),
-            enough,
-        )
+        self.too_short(&format!("{looks} at {} in {time} are too few for a slope", self.who), enough)
     }
 
     /// No part grows beyond doubt, by an amount that matters, and to the end.
@@ -279,8 +259,7 @@ impl Evidence<'_> {
         let (who, seconds) = (&self.who, self.seconds);
         let (during, rate_of) = (time(seconds), rate(slope));
         if total.grows {
-            let why =
-                format!("{who} grows by {rate_of} in {during}, but no single part grows enough");
+            let why = format!("{who} grows by {rate_of} in {during}, but no single part grows enough");
             return self.too_short(&why, 2.0 * seconds);
         }
         if let Some(verdict) = self.rises_slowly(total) {
@@ -333,11 +312,7 @@ impl Evidence<'_> {
         let last = &self.last.verdict;
         let rest = last.sentence.replace(". To see whether they grow, look again later", "");
         let is_open = matches!(last.kind, VerdictKind::InUse | VerdictKind::NotEnoughEvidence);
-        Verdict {
-            sentence: format!("{how}. {rest}"),
-            next: last.next.clone().filter(|_| !is_open),
-            ..last.clone()
-        }
+        Verdict { sentence: format!("{how}. {rest}"), next: last.next.clone().filter(|_| !is_open), ..last.clone() }
     }
 }
 
@@ -366,14 +341,8 @@ fn growth_mb(trend: &Trend) -> String {
 }
 
 fn rate(slope: Slope) -> String {
-    let hourly =
-        |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");
-    format!(
-        "{} MB per hour (95 %: {} to {})",
-        hourly(slope.bytes_per_s),
-        hourly(slope.low),
-        hourly(slope.high)
-    )
+    let hourly = |bytes_per_s: f64| format!("{:.1}", bytes_per_s * 3600.0 / 1e6).replace('-', "\u{2212}");
+    format!("{} MB per hour (95 %: {} to {})", hourly(slope.bytes_per_s), hourly(slope.low), hourly(slope.high))
 }
 
 fn with(dependence: LoadDependence) -> &'static str {
@@ -398,9 +367,7 @@ pub(super) fn find_the_stack(snapshot: &Snapshot) -> String {
         }
         Some(Runtime::Jvm) => format!("jcmd {pid} GC.class_histogram"),
         Some(Runtime::Go) => "go tool pprof http://HOST:PORT/debug/pprof/heap".to_owned(),
-        Some(Runtime::Ruby) => {
-            "ruby -robjspace -e 'ObjectSpace.trace_object_allocations_start'".to_owned()
-        }
+        Some(Runtime::Ruby) => "ruby -robjspace -e 'ObjectSpace.trace_object_allocations_start'".to_owned(),
         None => format!("heaptrack -p {pid}"),
     }
 }

@@ -8,21 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::diagnosis::{Bridge, Cause, Ledger, Line};
 use ebb_allocators::Allocator;
-use ebb_process::snapshot::{
-    Cgroup, Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot, TargetKind,
-};
+use ebb_process::snapshot::{Cgroup, Heap, Hidden, Kind, Objects, Process, Runtime, Snapshot, TargetKind};
 
 /// What a heap consists of, with what it holds of freed memory.
-pub(super) const OF_HEAP: [Cause; 8] = [
-    Cause::Live,
-    Cause::Trimmable,
-    Cause::Tops,
-    Cause::Pinned,
-    Cause::Cached,
-    Cause::Kept,
-    Cause::Lazy,
-    Cause::Locked,
-];
+pub(super) const OF_HEAP: [Cause; 8] =
+    [Cause::Live, Cause::Trimmable, Cause::Tops, Cause::Pinned, Cause::Cached, Cause::Kept, Cause::Lazy, Cause::Locked];
 
 impl Cause {
     /// Whether it was freed and is held.
@@ -68,8 +58,7 @@ pub fn of(processes: &[Process]) -> Ledger {
     }
     // In the order of the causes.
     let lines = sums.into_iter().filter(|(_, bytes)| *bytes > 0);
-    let lines: Vec<Line> =
-        lines.map(|(cause, bytes)| Line { cause, bytes, note: note(cause, processes) }).collect();
+    let lines: Vec<Line> = lines.map(|(cause, bytes)| Line { cause, bytes, note: note(cause, processes) }).collect();
     let explained: u64 = lines.iter().map(|line| line.bytes).sum();
     Ledger { total, proportional, remainder: total as i64 - explained as i64, lines }
 }
@@ -104,8 +93,7 @@ fn with_mappings(process: &Process) -> (u64, Lines) {
             }
             let heaps: u64 = lines.iter().map(|(_, bytes)| bytes).sum();
             let beside = anywhere.pss.saturating_sub(heaps);
-            let unread =
-                scaled(unread_outside_heaps(process), anywhere.pss, anywhere.rss).min(beside);
+            let unread = scaled(unread_outside_heaps(process), anywhere.pss, anywhere.rss).min(beside);
             lines.push((Cause::UnreadHeap, unread));
             lines.push((Cause::Anonymous, beside - unread));
             lines
@@ -166,11 +154,7 @@ fn of_heap(heap: &Heap, pss: u64, rss: u64) -> Lines {
 fn without_mappings(process: &Process) -> (u64, Lines) {
     let status = &process.status;
     let anonymous = if is_runtimes(process) { Cause::Anonymous } else { Cause::UnreadHeap };
-    let lines = [
-        (anonymous, status.anon),
-        (Cause::MappedFiles, status.file),
-        (Cause::SharedMemory, status.shared),
-    ];
+    let lines = [(anonymous, status.anon), (Cause::MappedFiles, status.file), (Cause::SharedMemory, status.shared)];
     let lines = lines.map(|(cause, bytes)| (cause, bytes.unwrap_or(0))).to_vec();
     (status.rss.unwrap_or(0), lines)
 }
@@ -240,8 +224,7 @@ pub(super) fn owners(processes: &[Process]) -> Vec<String> {
     let unread = processes.iter().filter(|process| !process.pool_is_read());
     let pools = unread.filter_map(|process| process.pool).map(|pool| pool.to_string());
     let runtimes = processes.iter().filter_map(|process| process.runtime);
-    let owners: BTreeSet<String> =
-        pools.chain(runtimes.map(|it| own_heap(it).to_owned())).collect();
+    let owners: BTreeSet<String> = pools.chain(runtimes.map(|it| own_heap(it).to_owned())).collect();
     owners.into_iter().collect()
 }
 

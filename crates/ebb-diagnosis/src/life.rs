@@ -88,12 +88,7 @@ impl Figures {
                 counted: "threads",
             },
             Known { what: "mapped files", bytes: of(Cause::MappedFiles), count: None, counted: "" },
-            Known {
-                what: "shared memory",
-                bytes: of(Cause::SharedMemory),
-                count: None,
-                counted: "",
-            },
+            Known { what: "shared memory", bytes: of(Cause::SharedMemory), count: None, counted: "" },
         ];
         if has_pythons {
             let bytes = has_objects.then(|| ledger.bytes(Cause::Objects));
@@ -173,10 +168,7 @@ mod tests {
             pid: 7,
             runtime: Some(Runtime::Cpython),
             threads: 1 + stacks,
-            memory: Some(BTreeMap::from([
-                (Kind::Brk, usage(live + held + 5)),
-                (Kind::Stack, usage(stacks)),
-            ])),
+            memory: Some(BTreeMap::from([(Kind::Brk, usage(live + held + 5)), (Kind::Stack, usage(stacks))])),
             heap: Some(Heap {
                 live: live * MB,
                 trimmable: held * MB,
@@ -199,10 +191,7 @@ mod tests {
     #[test]
     fn each_phase_has_what_it_left_and_what_that_is_not() {
         let life = phases(&[[10, 0, 0, 1], [60, 0, 50, 1], [60, 90, 50, 1], [60, 90, 50, 21]]);
-        assert_eq!(
-            life.sentence,
-            "7 went from 16.0 to 176 MB in 3 phases; p2 left the most (+90.0 MB)."
-        );
+        assert_eq!(life.sentence, "7 went from 16.0 to 176 MB in 3 phases; p2 left the most (+90.0 MB).");
         assert_eq!(life.phases[0].left, None);
         let mb = |bytes: i64| bytes / 1_000_000;
         for (at, total, live, held, part) in
@@ -211,12 +200,7 @@ mod tests {
             let left = life.phases[at].left.as_ref().unwrap();
             let figures = (mb(left.total), left.live.map(mb), left.held.map(mb));
             assert_eq!(figures, (total, Some(live), Some(held)), "{at}");
-            let parts: Vec<&str> = left
-                .suspects
-                .iter()
-                .filter(|it| !it.ruled_out)
-                .map(|it| it.what.as_str())
-                .collect();
+            let parts: Vec<&str> = left.suspects.iter().filter(|it| !it.ruled_out).map(|it| it.what.as_str()).collect();
             assert_eq!(parts.join(" "), part, "{at}");
         }
     }
@@ -228,16 +212,9 @@ mod tests {
         (process.objects, process.heap.as_mut().unwrap().classes) = (None, BTreeMap::new());
         let life = of(&[("a".into(), before), ("b".into(), after)]);
         let left = life.phases[1].left.as_ref().unwrap();
-        let unknown: Vec<(&str, Option<i64>)> = left
-            .suspects
-            .iter()
-            .filter(|it| !it.ruled_out)
-            .map(|it| (it.what.as_str(), it.bytes))
-            .collect();
-        assert_eq!(
-            unknown,
-            [("objects of the interpreter", None), ("blocks of 1 MiB or more", None)]
-        );
+        let unknown: Vec<(&str, Option<i64>)> =
+            left.suspects.iter().filter(|it| !it.ruled_out).map(|it| (it.what.as_str(), it.bytes)).collect();
+        assert_eq!(unknown, [("objects of the interpreter", None), ("blocks of 1 MiB or more", None)]);
         assert_eq!((life.phases[1].at_s, life.cautions.len()), (None, 1), "{:?}", life.cautions);
     }
 }

@@ -19,14 +19,12 @@ pub(super) fn next(kind: VerdictKind, main: Option<Cause>, snapshot: &Snapshot) 
         VerdictKind::InUse | VerdictKind::LiveHeapGrows => {
             Some(format!("{}: whether it grows", watch(snapshot, "10m")))
         }
-        VerdictKind::NotEnoughEvidence => {
-            Some(gates(snapshot).unwrap_or_else(|| match snapshot.runtime() {
-                Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
-                    "ebb run, and a restart: ebb can read CPython's objects on ebbmalloc".to_owned()
-                }
-                _ => format!("{}: whether it grows", watch(snapshot, "10m")),
-            }))
-        }
+        VerdictKind::NotEnoughEvidence => Some(gates(snapshot).unwrap_or_else(|| match snapshot.runtime() {
+            Some(Runtime::Cpython) if main == Some(Cause::Anonymous) => {
+                "ebb run, and a restart: ebb can read CPython's objects on ebbmalloc".to_owned()
+            }
+            _ => format!("{}: whether it grows", watch(snapshot, "10m")),
+        })),
         VerdictKind::NotHeap => {
             let pid = snapshot.processes.first()?.pid;
             let asked = quoted(snapshot);
@@ -97,9 +95,7 @@ pub(super) fn give_back(main: Option<Cause>, snapshot: &Snapshot) -> String {
         Some(cause) if settings::asks_for_huge_pages(cause, snapshot) => {
             &format!("--variants glibc,glibc+{NO_HUGE_PAGES},ebbmalloc")
         }
-        Some(Cause::Tops) if is_glibc(snapshot) => {
-            "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc"
-        }
+        Some(Cause::Tops) if is_glibc(snapshot) => "--variants glibc,glibc+MALLOC_TRIM_THRESHOLD_=131072,ebbmalloc",
         _ => "-o DIR",
     };
     let why = match main {
@@ -172,11 +168,7 @@ fn gates(snapshot: &Snapshot) -> Option<String> {
     }
     let each = gates.iter().map(|(remedy, pids)| {
         let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-        if pids.is_empty() {
-            (*remedy).to_owned()
-        } else {
-            format!("{}: {remedy}", pids.join(", "))
-        }
+        if pids.is_empty() { (*remedy).to_owned() } else { format!("{}: {remedy}", pids.join(", ")) }
     });
     let each: Vec<String> = each.collect();
     (!each.is_empty()).then(|| each.join(" "))
@@ -184,10 +176,7 @@ fn gates(snapshot: &Snapshot) -> Option<String> {
 
 /// Whether a process of it is on glibc's malloc.
 fn is_glibc(snapshot: &Snapshot) -> bool {
-    snapshot
-        .processes
-        .iter()
-        .any(|process| process.allocator.name.as_deref() == Some(Allocator::Glibc.name()))
+    snapshot.processes.iter().any(|process| process.allocator.name.as_deref() == Some(Allocator::Glibc.name()))
 }
 
 #[cfg(test)]
@@ -205,9 +194,7 @@ mod tests {
             why: "closed".to_owned(),
             remedy: remedy.map(str::to_owned),
         };
-        let of = |missing: Vec<Missing>| {
-            gates(&Snapshot { missing, ..ebb_process::example::snapshot(Vec::new()) })
-        };
+        let of = |missing: Vec<Missing>| gates(&Snapshot { missing, ..ebb_process::example::snapshot(Vec::new()) });
         assert_eq!(of(vec![missing(1, None)]), None);
         let one = vec![missing(1, Some("Open it.")), missing(2, Some("Open it."))];
         assert_eq!(of(one.clone()).as_deref(), Some("Open it."));

@@ -45,10 +45,8 @@ pub fn compare(before: &[Record], after: &[Record]) -> Option<Comparison> {
         Some((change, statistics::ends(&before, &after, per_day, &change)))
     };
     let figures = [Figure::Typical, Figure::Floor, Figure::Peak];
-    let changes: Vec<(Change, Option<i64>)> =
-        figures.into_iter().map(change).collect::<Option<_>>()?;
-    let levels: Vec<Level> =
-        figures.iter().zip(&changes).map(|(figure, (change, _))| level(*figure, change)).collect();
+    let changes: Vec<(Change, Option<i64>)> = figures.into_iter().map(change).collect::<Option<_>>()?;
+    let levels: Vec<Level> = figures.iter().zip(&changes).map(|(figure, (change, _))| level(*figure, change)).collect();
     let main = levels.iter().position(Level::is_real);
     let [before, after] = [before, after].map(|records| period(records, window_s, per_day));
     let sustained_s = main.map(|main| match (changes[main].1, later.first()) {
@@ -119,11 +117,7 @@ impl Values {
     }
 }
 
-fn windows(
-    records: &[Record],
-    window_s: f64,
-    memory: impl Fn(&Record) -> Option<f64>,
-) -> Vec<Values> {
+fn windows(records: &[Record], window_s: f64, memory: impl Fn(&Record) -> Option<f64>) -> Vec<Values> {
     let mut found: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
     for record in records {
         if let Some(memory) = memory(record) {
@@ -178,8 +172,7 @@ fn period(records: &[Record], window_s: f64, per_day: Option<u32>) -> Period {
         most_replicas: replicas.iter().copied().fold(0.0, f64::max) as usize,
         highest: present().flat_map(|record| &record.replicas).filter_map(|it| it.rss).max(),
         drift: drift(records, window_s, per_day),
-        near_limit: (!near.is_empty())
-            .then(|| near.iter().filter(|near| **near).count() as f64 / near.len() as f64),
+        near_limit: (!near.is_empty()).then(|| near.iter().filter(|near| **near).count() as f64 / near.len() as f64),
         oom_kills: lives::oom_kills(records),
         restarts: lives::restarts(records),
     }
@@ -218,8 +211,7 @@ fn drift(records: &[Record], window_s: f64, per_day: Option<u32>) -> Option<Drif
         let replica = record.replicas.iter().find(|it| it.life() == life)?;
         replica.rss.map(|rss| rss as f64)
     };
-    let floors: Vec<Window> =
-        windows(records, window_s, memory).iter().map(|it| it.pick(Figure::Floor)).collect();
+    let floors: Vec<Window> = windows(records, window_s, memory).iter().map(|it| it.pick(Figure::Floor)).collect();
     let slope = statistics::drift(&floors, per_day)?;
     let per_day = |per_window: f64| per_window * DAY / window_s;
     Some(Drift {

@@ -126,9 +126,7 @@ fn mimalloc(cause: Cause, heap: &Heap) -> Option<String> {
     let setting = |name: &str| heap.settings.get(name).map(String::as_str);
     // 2.0 has no purge_delay, and its mi_collect(true) returns next to nothing of what threads hold.
     let text = match (cause, setting("purge_delay"), setting("decommit_delay")) {
-        (Cause::Kept, Some("-1"), _) => {
-            "purge_delay is -1, so free pages are never returned: MIMALLOC_PURGE_DELAY=0"
-        }
+        (Cause::Kept, Some("-1"), _) => "purge_delay is -1, so free pages are never returned: MIMALLOC_PURGE_DELAY=0",
         (Cause::Kept, None, Some(_)) => {
             "mimalloc 2.0 returns pages only while their thread allocates or frees: MIMALLOC_DECOMMIT_DELAY=0 returns \
              them with the free; mi_collect(true) does not help"
@@ -195,9 +193,7 @@ mod tests {
             reader: reader.to_owned(),
             kept: 50,
             cached: 50,
-            settings: settings
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
+            settings: settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             settings_variable: Some("_RJEM_MALLOC_CONF".to_owned()),
             ..Heap::default()
         };
@@ -248,10 +244,7 @@ mod tests {
             ("it has none", je, &[], Cause::Lazy, ""),
         ] {
             let remedy = asked(reader, settings, cause).unwrap_or_default();
-            assert!(
-                remedy.contains(words) && remedy.is_empty() == words.is_empty(),
-                "{name}: {remedy}"
-            );
+            assert!(remedy.contains(words) && remedy.is_empty() == words.is_empty(), "{name}: {remedy}");
         }
     }
 }

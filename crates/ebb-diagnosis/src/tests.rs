@@ -10,14 +10,7 @@ use ebb_process::snapshot::*;
 const MB: u64 = 1_000_000;
 
 fn usage(mb: u64) -> Usage {
-    Usage {
-        mappings: 1,
-        size: mb * MB,
-        rss: mb * MB,
-        pss: mb * MB,
-        anon: mb * MB,
-        ..Usage::default()
-    }
+    Usage { mappings: 1, size: mb * MB, rss: mb * MB, pss: mb * MB, anon: mb * MB, ..Usage::default() }
 }
 
 /// A process of these kinds of mappings, in MB, on glibc.
@@ -80,8 +73,7 @@ fn the_largest_part_decides_the_verdict() {
     ] {
         let [live, trimmable, tops, pinned] = parts;
         let heap = heap(live, trimmable, tops, pinned);
-        let diagnosis =
-            of(snapshot(vec![process(&[(Kind::Brk, parts.iter().sum()), others], Some(heap))]));
+        let diagnosis = of(snapshot(vec![process(&[(Kind::Brk, parts.iter().sum()), others], Some(heap))]));
         adds_up(&diagnosis);
         assert_eq!(diagnosis.verdict.kind, kind, "{name}");
         assert!(main.is_none() || diagnosis.verdict.main == main, "{name}");
@@ -118,11 +110,7 @@ fn a_runtimes_own_heap_is_told_apart() {
     node.runtime = Some(Runtime::V8);
     let verdict = of(snapshot(vec![node.clone()])).verdict;
     assert!(verdict.next.is_some_and(|it| it.starts_with("node inspect -p 7")));
-    assert!(
-        verdict.sentence.contains("400 MB committed, 290 MB in objects"),
-        "{}",
-        verdict.sentence
-    );
+    assert!(verdict.sentence.contains("400 MB committed, 290 MB in objects"), "{}", verdict.sentence);
     node.runtime = Some(Runtime::Cpython);
     assert_eq!(judged(node.clone()).0, VerdictKind::NotEnoughEvidence, "arenas may be free inside");
     // What a preloaded allocator maps looks like a runtime's own heap.
@@ -279,11 +267,8 @@ fn small_blocks_that_may_be_free_do_not_count_as_live() {
 #[test]
 fn doubt_that_could_not_change_the_verdict_is_a_sentence_beside_it() {
     let unread = |live: u64, trimmable: u64, unread: u64| {
-        let heap = Heap {
-            resident: (live + trimmable + unread) * MB,
-            unread: unread * MB,
-            ..heap(live, trimmable, 0, 0)
-        };
+        let heap =
+            Heap { resident: (live + trimmable + unread) * MB, unread: unread * MB, ..heap(live, trimmable, 0, 0) };
         let brk = heap.resident / MB;
         of(snapshot(vec![process(&[(Kind::Brk, brk)], Some(heap))])).verdict
     };
@@ -338,11 +323,8 @@ fn a_librarys_pool_that_is_read_gets_the_call_that_empties_it() {
         resident: 210 * MB,
         ..heap(10, 0, 0, 0)
     };
-    let process = Process {
-        runtime: Some(Runtime::Cpython),
-        objects: Some(Objects::default()),
-        ..with_arrow(220, both)
-    };
+    let process =
+        Process { runtime: Some(Runtime::Cpython), objects: Some(Objects::default()), ..with_arrow(220, both) };
     let diagnosis = of(snapshot(vec![process]));
     adds_up(&diagnosis);
     let verdict = &diagnosis.verdict;
@@ -387,11 +369,7 @@ fn pages_that_go_back_by_themselves_are_no_retention() {
     let diagnosis = of(snapshot(vec![process(&[(Kind::Brk, 320)], Some(ours.clone()))]));
     adds_up(&diagnosis);
     assert_eq!(diagnosis.verdict.kind, VerdictKind::InUse);
-    assert!(
-        diagnosis.verdict.sentence.contains("by itself within 1000 ms"),
-        "{}",
-        diagnosis.verdict.sentence
-    );
+    assert!(diagnosis.verdict.sentence.contains("by itself within 1000 ms"), "{}", diagnosis.verdict.sentence);
     // What stays is retention all the same, by its own cause.
     ours.resident += 200 * MB;
     ours.pinned = 200 * MB;

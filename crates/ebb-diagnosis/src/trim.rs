@@ -33,10 +33,7 @@ pub fn judge(
         (Some(known), _) => return (None, Some(cannot(known, name.unwrap_or_default()))),
     };
     let prediction = predict(heap, cost);
-    (
-        Some(prediction),
-        too_little(&prediction, heap.locked, limits).or_else(|| too_long(&prediction, limits)),
-    )
+    (Some(prediction), too_little(&prediction, heap.locked, limits).or_else(|| too_long(&prediction, limits)))
 }
 
 fn predict(heap: &Heap, cost: Option<&Cost>) -> Prediction {
@@ -58,9 +55,7 @@ fn too_little(prediction: &Prediction, locked: u64, limits: &Limits) -> Option<L
         ))
     } else if locked >= least {
         let locked = megabytes(locked);
-        Some(format!(
-            "{locked} MB are free but locked in memory (mlock): the program has to unlock them first"
-        ))
+        Some(format!("{locked} MB are free but locked in memory (mlock): the program has to unlock them first"))
     } else {
         None
     };
@@ -87,26 +82,21 @@ fn of_ebbmalloc(heap: &Heap) -> Left {
     match heap.returns_within_ms {
         Some(ms) => Left {
             reason: Reason::ReturnsByItself,
-            why: format!(
-                "ebbmalloc returns idle pages by itself, within {ms} ms; {waiting} MB are waiting"
-            ),
+            why: format!("ebbmalloc returns idle pages by itself, within {ms} ms; {waiting} MB are waiting"),
             remedy: None,
         },
         None => Left {
             reason: Reason::CannotTrim,
             why: format!("its ebbmalloc is configured to keep idle pages ({waiting} MB)"),
             remedy: Some(
-                "call malloc_trim(0) in the program, or start it without purge:off and dirty_decay_ms:-1"
-                    .to_owned(),
+                "call malloc_trim(0) in the program, or start it without purge:off and dirty_decay_ms:-1".to_owned(),
             ),
         },
     }
 }
 
 fn unread(process: &Process, missing: &[Missing]) -> Left {
-    let about = |what: &str| {
-        missing.iter().find(|missing| missing.pid == Some(process.pid) && missing.what == what)
-    };
+    let about = |what: &str| missing.iter().find(|missing| missing.pid == Some(process.pid) && missing.what == what);
     let found = about("mappings").or_else(|| about("heap")).or_else(|| about("allocator"));
     match found {
         Some(missing) => Left {
@@ -184,10 +174,7 @@ mod tests {
     #[test]
     fn each_reason_to_leave_a_process_alone_has_its_remedy() {
         let ours = |returns_within_ms| {
-            process(
-                "ebbmalloc",
-                Some(Heap { trimmable: 5 * MB, returns_within_ms, ..Heap::default() }),
-            )
+            process("ebbmalloc", Some(Heap { trimmable: 5 * MB, returns_within_ms, ..Heap::default() }))
         };
         let mut locked = glibc(0, 0, 1);
         locked.heap.as_mut().unwrap().locked = 100 * MB;
@@ -219,8 +206,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_that_of_the_calls_and_pages_and_small_free_blocks_make_no_calls() {
-        let pause =
-            |process| judge(&process, &[], Some(&COST), &LIMITS).0.unwrap().pause_s.unwrap();
+        let pause = |process| judge(&process, &[], Some(&COST), &LIMITS).0.unwrap().pause_s.unwrap();
         let expected = 10_000.0 * 1e-6 + (100 * MB) as f64 / 4096.0 * 2e-7;
         assert!((pause(glibc(100 * MB, 0, 10_000)) - expected).abs() < 1e-9);
         // A million of free blocks, but only ten pages.

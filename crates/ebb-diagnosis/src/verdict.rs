@@ -30,8 +30,7 @@ struct Groups {
 pub fn verdict(snapshot: &Snapshot, ledger: &Ledger, findings: &[Finding]) -> Verdict {
     let whole = whole(snapshot, ledger);
     let groups = groups(snapshot, findings);
-    let reaches =
-        |bytes: u64, part: f64| bytes >= LEAST_BYTES && bytes as f64 >= part * whole as f64;
+    let reaches = |bytes: u64, part: f64| bytes >= LEAST_BYTES && bytes as f64 >= part * whole as f64;
     let held = reaches(groups.held, REASON);
     let not_heap = reaches(groups.not_heap, MOST) || (held && reaches(groups.not_heap, REASON));
     let kind = if snapshot.processes.is_empty() {
@@ -73,9 +72,7 @@ fn group(cause: Cause, snapshot: &Snapshot) -> Group {
         Cause::UnreadHeap => Group::Unknown,
         Cause::Anonymous => {
             // Object arenas that were not read come from neither malloc nor the program's own wish.
-            let unread = |process: &Process| {
-                process.runtime == Some(Runtime::Cpython) && process.objects.is_none()
-            };
+            let unread = |process: &Process| process.runtime == Some(Runtime::Cpython) && process.objects.is_none();
             if snapshot.processes.iter().any(unread) { Group::Unknown } else { Group::NotHeap }
         }
         // What lies in swap was anonymous memory of any kind.

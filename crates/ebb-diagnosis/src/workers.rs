@@ -30,8 +30,7 @@ pub fn pools(snapshot: &Snapshot) -> Vec<Pool> {
         siblings.entry((process.parent, program)).or_default().push(process);
     }
     let several = siblings.into_iter().filter(|(_, all)| all.len() > 1);
-    let mut pools: Vec<Pool> =
-        several.map(|((parent, _), all)| pool(parent, &all, snapshot)).collect();
+    let mut pools: Vec<Pool> = several.map(|((parent, _), all)| pool(parent, &all, snapshot)).collect();
     pools.sort_by_key(|pool| Reverse(pool.workers.iter().map(|it| it.total).sum::<u64>()));
     pools
 }
@@ -66,8 +65,7 @@ fn pool(parent: i32, processes: &[&Process], snapshot: &Snapshot) -> Pool {
 
 /// The median of a figure; absent where a worker lacks it.
 fn middle(workers: &[Worker], figure: impl Fn(&Worker) -> Option<u64>) -> Option<u64> {
-    let values: Option<Vec<f64>> =
-        workers.iter().map(|it| figure(it).map(|bytes| bytes as f64)).collect();
+    let values: Option<Vec<f64>> = workers.iter().map(|it| figure(it).map(|bytes| bytes as f64)).collect();
     median(&values?).map(|bytes| bytes as u64)
 }
 
@@ -113,15 +111,7 @@ fn room(workers: &[Worker], cgroup: &Cgroup) -> Option<Room> {
     let floor = middle(workers, |it| Some(it.private?.saturating_sub(it.held?)))?;
     let peak = middle(workers, |worker| worker.peak)?;
     let fit = |bytes: u64| limit.saturating_sub(besides).checked_div(bytes);
-    Some(Room {
-        limit,
-        besides,
-        each,
-        floor,
-        peak,
-        fit_at_floor: fit(floor)?,
-        fit_at_peak: fit(peak)?,
-    })
+    Some(Room { limit, besides, each, floor, peak, fit_at_floor: fit(floor)?, fit_at_peak: fit(peak)? })
 }
 
 /// What an outlier has more than the rest: the part with the largest excess over its median, and the excess.
@@ -168,8 +158,7 @@ pub fn groups(snapshot: &Snapshot, pools: &[Pool]) -> Vec<Group> {
     for process in &snapshot.processes {
         let pid = process.pid;
         let known = pools.iter().flat_map(|pool| &pool.workers).find(|worker| worker.pid == pid);
-        let total =
-            known.map_or_else(|| ledger::of(from_ref(process)).total, |worker| worker.total);
+        let total = known.map_or_else(|| ledger::of(from_ref(process)).total, |worker| worker.total);
         let key = (process.name.as_str(), of(pid), differs(pid).then_some(pid));
         let group = groups.entry(key).or_insert_with(|| Group {
             name: process.name.clone(),
@@ -252,20 +241,13 @@ mod tests {
     fn siblings_are_a_group_and_the_one_that_differs_is_another() {
         let mut master = process(1, "gunicorn", 30);
         master.parent = 0;
-        let workers =
-            [40, 41, 320, 42].iter().zip(2..).map(|(mb, pid)| process(pid, "gunicorn", *mb));
-        let all: Vec<Process> =
-            std::iter::once(master).chain(workers).chain([process(9, "sh", 2)]).collect();
+        let workers = [40, 41, 320, 42].iter().zip(2..).map(|(mb, pid)| process(pid, "gunicorn", *mb));
+        let all: Vec<Process> = std::iter::once(master).chain(workers).chain([process(9, "sh", 2)]).collect();
         let snapshot = example::snapshot(all);
         let groups = groups(&snapshot, &pools(&snapshot));
-        let said: Vec<_> =
-            groups.iter().map(|it| (it.pids.as_slice(), it.name.as_str(), it.differs)).collect();
-        let expected: [(&[i32], &str, bool); 4] = [
-            (&[4], "gunicorn", true),
-            (&[2, 3, 5], "gunicorn", false),
-            (&[1], "gunicorn", false),
-            (&[9], "sh", false),
-        ];
+        let said: Vec<_> = groups.iter().map(|it| (it.pids.as_slice(), it.name.as_str(), it.differs)).collect();
+        let expected: [(&[i32], &str, bool); 4] =
+            [(&[4], "gunicorn", true), (&[2, 3, 5], "gunicorn", false), (&[1], "gunicorn", false), (&[9], "sh", false)];
         assert_eq!(said, expected);
         assert_eq!((groups[1].least, groups[1].most), (40 * MB, 42 * MB));
     }
@@ -279,12 +261,7 @@ mod tests {
                 ebb_process::snapshot::Kind::Brk,
                 ebb_process::snapshot::Usage { rss: 30 * MB, pss: 30 * MB, ..Default::default() },
             )])),
-            heap: Some(Heap {
-                live: 20 * MB,
-                trimmable: 10 * MB,
-                resident: 30 * MB,
-                ..Heap::default()
-            }),
+            heap: Some(Heap { live: 20 * MB, trimmable: 10 * MB, resident: 30 * MB, ..Heap::default() }),
             ..process(pid, "w", 50)
         });
         Snapshot {
@@ -293,10 +270,7 @@ mod tests {
                 limit: Some(500 * MB),
                 limit_of: Some(limit_of.into()),
                 limit_usage: Some(420 * MB),
-                parts: ebb_process::snapshot::CgroupParts {
-                    inactive_file: Some(20 * MB),
-                    ..Default::default()
-                },
+                parts: ebb_process::snapshot::CgroupParts { inactive_file: Some(20 * MB), ..Default::default() },
                 pids: (2..12).collect(),
                 ..Cgroup::default()
             }),

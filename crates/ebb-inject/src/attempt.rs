@@ -150,9 +150,7 @@ impl Attempt<'_> {
                 Stop::Exit => {
                     let registers = tracee.registers()?;
                     let call = place::call_of(&registers);
-                    if ended(registers.rax) == Ended::Done
-                        && place::is_good(&call, self.target.pid())
-                    {
+                    if ended(registers.rax) == Ended::Done && place::is_good(&call, self.target.pid()) {
                         let place = Place::behind(registers);
                         return self.enter(tracee, &place, stopped, mark);
                     }
@@ -190,13 +188,7 @@ impl Attempt<'_> {
     }
 
     /// Leads the thread into the function, or lets it go as it was.
-    fn enter(
-        &self,
-        tracee: Tracee,
-        place: &Place,
-        stopped: Duration,
-        mark: Instant,
-    ) -> Result<EnteredThread, Left> {
+    fn enter(&self, tracee: Tracee, place: &Place, stopped: Duration, mark: Instant) -> Result<EnteredThread, Left> {
         match self.prepare(&tracee, place) {
             Ok((registers, mask)) => {
                 tracee.set_registers(registers)?;
@@ -215,12 +207,7 @@ impl Attempt<'_> {
 
     /// Lets the thread go as it was. A wait that failed because it was stopped is called again by us, where
     /// others are by the kernel; unless a signal is there, which may end it.
-    fn leave(
-        &self,
-        tracee: Tracee,
-        restarted: Option<user_regs_struct>,
-        left: Left,
-    ) -> Result<EnteredThread, Left> {
+    fn leave(&self, tracee: Tracee, restarted: Option<user_regs_struct>, left: Left) -> Result<EnteredThread, Left> {
         if let Some(restarted) = restarted {
             let pending = task::status(self.target.pid(), self.tid)?.pending;
             if pending & !tracee.mask()? == 0 {
@@ -258,11 +245,7 @@ impl Attempt<'_> {
         }
         let context = Context { registers, mask, vectors: tracee.vectors()? };
         let frame = Frame::new(&context, self.function.restorer);
-        let thread = Thread {
-            is_first: status.is_first,
-            stack_pointer: registers.rsp,
-            own_data: registers.fs_base,
-        };
+        let thread = Thread { is_first: status.is_first, stack_pointer: registers.rsp, own_data: registers.fs_base };
         let (from, to) = thread.used(self.mappings, frame.lowest())?;
         if has_frame_of_a_handler(self.target, from, to)? {
             return Err(Unfit::InHandler.into());

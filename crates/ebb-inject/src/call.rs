@@ -135,10 +135,7 @@ fn shares_memory(pid: i32, parent: i32) -> bool {
 }
 
 /// The threads that may come to a good place, the best first; why others do not goes to `left`.
-fn candidates(
-    target: &Target,
-    left: &mut Vec<String>,
-) -> Result<Vec<(u8, i32, Activity)>, NotCalled> {
+fn candidates(target: &Target, left: &mut Vec<String>) -> Result<Vec<(u8, i32, Activity)>, NotCalled> {
     let pid = target.pid();
     let mut found = Vec::new();
     for tid in task::all(pid)? {
@@ -211,11 +208,7 @@ fn next_wait(pid: i32, tid: i32, until: Instant) -> Result<Instant, Left> {
 }
 
 /// Waits until the thread has been restored: the kernel gives it back its signal mask then, and at no other time.
-fn come_back(
-    target: &Target,
-    tid: i32,
-    entered: &EnteredThread,
-) -> Result<Option<Duration>, NotCalled> {
+fn come_back(target: &Target, tid: i32, entered: &EnteredThread) -> Result<Option<Duration>, NotCalled> {
     let begin = Instant::now();
     while begin.elapsed() < WATCHED_FOR {
         match task::status(target.pid(), tid) {

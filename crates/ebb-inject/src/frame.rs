@@ -72,46 +72,10 @@ impl Frame {
         let mut bytes = Vec::with_capacity(usize_of(vectors_at - address) + vectors.len());
         let it = &context.registers;
         let words = [
-            restorer,
-            UC_FLAGS,
-            OURS,
-            0,
-            NO_CHANGE_OF_ALTERNATE_STACK,
-            0,
-            it.r8,
-            it.r9,
-            it.r10,
-            it.r11,
-            it.r12,
-            it.r13,
-            it.r14,
-            it.r15,
-            it.rdi,
-            it.rsi,
-            it.rbp,
-            it.rbx,
-            it.rdx,
-            it.rax,
-            it.rcx,
-            it.rsp,
-            it.rip,
-            it.eflags,
-            SEGMENTS,
-            // Of a fault there is none: error, trap number, old mask, address.
-            0,
-            0,
-            0,
-            0,
-            vectors_at,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            context.mask,
+            restorer, UC_FLAGS, OURS, 0, NO_CHANGE_OF_ALTERNATE_STACK, 0, it.r8, it.r9, it.r10, it.r11, it.r12, it.r13,
+            it.r14, it.r15, it.rdi, it.rsi, it.rbp, it.rbx, it.rdx, it.rax, it.rcx, it.rsp, it.rip, it.eflags,
+            SEGMENTS, // Of a fault there is none: error, trap number, old mask, address.
+            0, 0, 0, 0, vectors_at, 0, 0, 0, 0, 0, 0, 0, 0, context.mask,
         ];
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
         bytes.resize(usize_of(vectors_at - address), 0);
@@ -184,8 +148,7 @@ mod tests {
     #[test]
     fn a_frame_of_ours_is_not_taken_for_a_handlers() {
         let frame = Frame::new(&context(0x7fff_0000_1000), 0xabc);
-        let [flags, link, segments] =
-            [TO_FLAGS, TO_LINK, TO_SEGMENTS].map(|at| word(&frame, at as usize));
+        let [flags, link, segments] = [TO_FLAGS, TO_LINK, TO_SEGMENTS].map(|at| word(&frame, at as usize));
         assert!(!is_of_a_handler(flags, link, segments));
         assert!(is_of_a_handler(flags, 0, segments));
         assert!(!is_of_a_handler(flags, 0, 0x33));

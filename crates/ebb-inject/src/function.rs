@@ -57,9 +57,7 @@ impl Function {
         let mappings = target.mappings()?;
         let image = Image::of(target, &mappings, &heap.file).ok_or(NotFound::Absent)?;
         let entry = image.function("malloc_trim").ok_or(NotFound::Absent)?;
-        let code = |address: u64| {
-            mappings.iter().find(|mapping| mapping.contains(address) && mapping.executable)
-        };
+        let code = |address: u64| mappings.iter().find(|mapping| mapping.contains(address) && mapping.executable);
         let mapping = code(entry).ok_or(NotFound::Absent)?;
         let file = target.open_mapped(mapping).map_err(|_| NotFound::Replaced)?;
         same_code(target, &file, mapping, entry)?;
@@ -85,12 +83,7 @@ fn restorer(file: &NamedFile, mapping: &Mapping) -> Option<u64> {
 
 /// Whether the process has at `address` what the file has. This is the one read that may bring a page into
 /// the process: it is about to run there.
-fn same_code(
-    target: &Target,
-    file: &NamedFile,
-    mapping: &Mapping,
-    address: u64,
-) -> Result<(), NotFound> {
+fn same_code(target: &Target, file: &NamedFile, mapping: &Mapping, address: u64) -> Result<(), NotFound> {
     let mut there = [0; COMPARED_BYTES];
     let mut here = [0; COMPARED_BYTES];
     target.memory().copy(&[(address, there.len())], &mut there)?;

@@ -46,10 +46,7 @@
 //! # }
 //! ```
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 mod attempt;
 pub mod call;

@@ -37,12 +37,7 @@ pub struct Place {
 impl Place {
     /// After a completed system call.
     pub fn behind(registers: user_regs_struct) -> Self {
-        Self {
-            call: registers.orig_rax.cast_signed(),
-            registers,
-            is_called_again: false,
-            restarted: None,
-        }
+        Self { call: registers.orig_rax.cast_signed(), registers, is_called_again: false, restarted: None }
     }
 
     /// Before a system call that was ended for the stop; with this much of its time left in that argument.
@@ -79,9 +74,7 @@ pub fn find(registers: user_regs_struct, begun: Option<Instant>, pid: i32) -> Fo
         (Ended::Interrupted, Wait::Brittle(Limit::Milliseconds(argument))) => {
             let limit_ms = low_half(call.arguments[argument]).cast_signed();
             let waited = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-            let left_ms = limit_ms
-                .saturating_sub(i32::try_from(waited.as_millis()).unwrap_or(i32::MAX))
-                .max(0);
+            let left_ms = limit_ms.saturating_sub(i32::try_from(waited.as_millis()).unwrap_or(i32::MAX)).max(0);
             again(Some((argument, left_ms)))
         }
         (Ended::CallAgain | Ended::GoOn | Ended::Interrupted, _) => Found::Not,
@@ -93,8 +86,7 @@ pub fn is_good(call: &Call, pid: i32) -> bool {
     call.is_outside_malloc()
         && call.file().is_none_or(|file| {
             let link = format!("/proc/{}/fd/{file}", pid);
-            std::fs::read_link(link)
-                .is_ok_and(|path| !path.starts_with("/proc") && !path.starts_with("/sys"))
+            std::fs::read_link(link).is_ok_and(|path| !path.starts_with("/proc") && !path.starts_with("/sys"))
         })
 }
 
@@ -118,13 +110,6 @@ pub fn restarted(registers: &user_regs_struct) -> Option<user_regs_struct> {
 pub fn call_of(registers: &user_regs_struct) -> Call {
     Call {
         number: registers.orig_rax.cast_signed(),
-        arguments: [
-            registers.rdi,
-            registers.rsi,
-            registers.rdx,
-            registers.r10,
-            registers.r8,
-            registers.r9,
-        ],
+        arguments: [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9],
     }
 }

@@ -50,9 +50,7 @@ pub enum Unfit {
     #[error("its seccomp filter refuses {0}, which the call needs")]
     Filter(&'static str),
     /// Its filter could not be read.
-    #[error(
-        "its seccomp filter cannot be read ({0}), and may kill the process for the system calls of malloc_trim"
-    )]
+    #[error("its seccomp filter cannot be read ({0}), and may kill the process for the system calls of malloc_trim")]
     FilterUnread(String),
     /// It shares its address space with another process.
     #[error("it shares its memory with process {0} (vfork), whose threads ebb cannot check")]

@@ -100,17 +100,12 @@ pub fn malloc_trim(target: &Target, patience: Duration) -> Result<Ran, NotRun> {
     let waited = started.elapsed();
     if !wait_until(Instant::now() + BEGINS_WITHIN, || alive(target, script.report().is_some()))? {
         return Err(NotRun::Failed(
-            "it accepted the script but did not run it: look for an audit hook or a message on its stderr"
-                .to_owned(),
+            "it accepted the script but did not run it: look for an audit hook or a message on its stderr".to_owned(),
         ));
     }
-    wait_until(Instant::now() + WATCHED_FOR, || {
-        alive(target, !matches!(script.report(), Some(Report::Began)))
-    })?;
+    wait_until(Instant::now() + WATCHED_FOR, || alive(target, !matches!(script.report(), Some(Report::Began))))?;
     match script.report() {
-        Some(Report::Failed(why)) => {
-            Err(NotRun::Failed(format!("its Python could not call malloc_trim: {why}")))
-        }
+        Some(Report::Failed(why)) => Err(NotRun::Failed(format!("its Python could not call malloc_trim: {why}"))),
         Some(Report::Trimmed(ran)) => Ok(Ran { thread: remote.thread, waited, ran: Some(ran) }),
         _ => Ok(Ran { thread: remote.thread, waited, ran: None }),
     }

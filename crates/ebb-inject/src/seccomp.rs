@@ -36,9 +36,7 @@ pub fn check(tracee: &Tracee) -> Result<(), Left> {
             // Not the right, or a kernel that does not tell.
             Err(errno @ (Errno::EACCES | Errno::EPERM | Errno::EIO | Errno::EINVAL)) => {
                 let why = match errno {
-                    Errno::EACCES | Errno::EPERM => {
-                        "reading it needs CAP_SYS_ADMIN: run ebb as root"
-                    }
+                    Errno::EACCES | Errno::EPERM => "reading it needs CAP_SYS_ADMIN: run ebb as root",
                     _ => "this kernel does not support reading it",
                 };
                 return Err(Left::FilterUnread(why.to_owned()));

@@ -53,9 +53,7 @@ impl Thread {
             .ok_or(Unfit::NotItsOwn)?;
         let end = match self.is_first {
             true if mapping.backing == Backing::Stack => mapping.end,
-            false if mapping.contains(self.own_data) && self.own_data > self.stack_pointer => {
-                self.own_data
-            }
+            false if mapping.contains(self.own_data) && self.own_data > self.stack_pointer => self.own_data,
             _ => return Err(Unfit::NotItsOwn),
         };
         if !mapping.contains(lowest) {
@@ -75,9 +73,7 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
     let (first, last) = (from & !(page_bytes - 1), to.next_multiple_of(page_bytes));
     let presence = Presence::read(memory, first, last)?;
     let mut bytes = vec![0; usize_of(last - first)];
-    for (page, copy) in
-        (first..last).step_by(usize_of(page_bytes)).zip(bytes.chunks_mut(usize_of(page_bytes)))
-    {
+    for (page, copy) in (first..last).step_by(usize_of(page_bytes)).zip(bytes.chunks_mut(usize_of(page_bytes))) {
         // What is absent has never been written to.
         if presence.bytes(page, page + page_bytes) > 0 {
             memory.copy(&[(page, copy.len())], copy)?;
@@ -90,8 +86,7 @@ pub fn has_frame_of_a_handler(target: &Target, from: u64, to: u64) -> Result<boo
     };
     let begin = from.next_multiple_of(WORD);
     Ok((begin..to).step_by(usize_of(WORD)).any(|at| {
-        let words =
-            (|| Some((word(at + TO_FLAGS)?, word(at + TO_LINK)?, word(at + TO_SEGMENTS)?)))();
+        let words = (|| Some((word(at + TO_FLAGS)?, word(at + TO_LINK)?, word(at + TO_SEGMENTS)?)))();
         words.is_some_and(|(flags, link, segments)| frame::is_of_a_handler(flags, link, segments))
     }))
 }
@@ -107,10 +102,7 @@ mod tests {
 
     #[test]
     fn the_first_thread_stands_on_the_stack_others_where_their_data_is() {
-        let maps = [
-            mapping(0x10000, 0x80000, Backing::Anonymous),
-            mapping(0xa0000, 0x20000, Backing::Stack),
-        ];
+        let maps = [mapping(0x10000, 0x80000, Backing::Anonymous), mapping(0xa0000, 0x20000, Backing::Stack)];
         assert_eq!(first(0xb0000).used(&maps, 0xa8000), Ok((0xb0000, 0xc0000)));
         assert_eq!(first(0x50000).used(&maps, 0x48000), Err(Unfit::NotItsOwn));
         assert_eq!(first(0xa1000).used(&maps, 0x99000), Err(Unfit::Full));

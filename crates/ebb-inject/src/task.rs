@@ -71,12 +71,7 @@ pub fn activity(target: &Target, tid: i32) -> Result<Activity, Unreadable> {
     let task = Process::new(pid).and_then(|process| process.task_from_tid(tid));
     Ok(match task.and_then(|task| task.syscall()).map_err(reason)? {
         Syscall::Running => Activity::Running,
-        Syscall::Blocked {
-            syscall_number: number @ 0..,
-            argument_registers: arguments,
-            program_counter,
-            ..
-        } => {
+        Syscall::Blocked { syscall_number: number @ 0.., argument_registers: arguments, program_counter, .. } => {
             let call = Call { number, arguments };
             Activity::Waiting(resumed(target, call, program_counter))
         }

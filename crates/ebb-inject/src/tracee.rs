@@ -126,8 +126,7 @@ impl Tracee {
     pub fn filter(&self, number: usize) -> Result<Option<Vec<libc::sock_filter>>, Errno> {
         let count = |data: usize| {
             // SAFETY: with null it writes nothing, else as many instructions as it said with null.
-            let found =
-                unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.tid.as_raw(), number, data) };
+            let found = unsafe { libc::ptrace(SECCOMP_GET_FILTER, self.tid.as_raw(), number, data) };
             usize::try_from(Errno::result(found)?).map_err(|_| Errno::EINVAL)
         };
         let instructions = match count(0) {
@@ -162,12 +161,10 @@ impl Tracee {
         match (status >> 16, signal) {
             (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => Ok(Stop::Requested),
             (libc::PTRACE_EVENT_STOP, _) => Ok(Stop::WithAll),
-            (_, signal) if signal == libc::SIGTRAP | AT_SYSTEM_CALL => {
-                match ptrace::syscall_info(self.tid)?.op {
-                    libc::PTRACE_SYSCALL_INFO_EXIT => Ok(Stop::Exit),
-                    _ => Ok(Stop::Entry),
-                }
-            }
+            (_, signal) if signal == libc::SIGTRAP | AT_SYSTEM_CALL => match ptrace::syscall_info(self.tid)?.op {
+                libc::PTRACE_SYSCALL_INFO_EXIT => Ok(Stop::Exit),
+                _ => Ok(Stop::Entry),
+            },
             (_, signal) => Ok(Stop::Signal(signal)),
         }
     }

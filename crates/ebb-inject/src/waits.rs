@@ -72,11 +72,7 @@ impl Call {
         let is_poll = i64::from(i32::from_le_bytes(number)) == libc::SYS_poll;
         let is_call = load == LOAD_NUMBER && code[CALL_BYTES - 2..] == SYSTEM_CALL;
         let poll = Self { number: libc::SYS_poll, ..self };
-        if self.is_resumed() && is_call && is_poll && poll.wait() == Wait::Endless {
-            poll
-        } else {
-            self
-        }
+        if self.is_resumed() && is_call && is_poll && poll.wait() == Wait::Endless { poll } else { self }
     }
 
     /// What becomes of it.
@@ -250,11 +246,9 @@ mod tests {
         assert_eq!(call(-1).resumed(&poll).wait(), Wait::Endless);
         assert_eq!(call(500).resumed(&poll).wait(), Wait::Timed);
         // clock_nanosleep; an unknown way to load the number; no system call.
-        for code in [
-            [0xb8, 230, 0, 0, 0, 0x0f, 0x05],
-            [0x48, 0xc7, 0xc0, 7, 0, 0x0f, 0x05],
-            [0xb8, 7, 0, 0, 0, 0x0f, 0x0b],
-        ] {
+        for code in
+            [[0xb8, 230, 0, 0, 0, 0x0f, 0x05], [0x48, 0xc7, 0xc0, 7, 0, 0x0f, 0x05], [0xb8, 7, 0, 0, 0, 0x0f, 0x0b]]
+        {
             assert_eq!(call(-1).resumed(&code), call(-1));
         }
         let other = Call { number: libc::SYS_pause, ..call(-1) };

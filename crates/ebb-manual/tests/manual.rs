@@ -18,8 +18,7 @@ fn written() -> TempDir {
 /// What the command prints; it succeeds and stderr stays empty.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let (stdout, stderr) =
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).into();
+    let (stdout, stderr) = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).into();
     assert!(output.status.success() && stderr.is_empty(), "{command:?}\n{stdout}{stderr}");
     stdout
 }
@@ -39,8 +38,7 @@ fn page(folder: &TempDir, name: &str) -> PathBuf {
 fn every_verb_has_a_page_and_no_page_is_without_a_verb() {
     let folder = written();
     let pages = fs::read_dir(page(&folder, "ebb").parent().unwrap()).unwrap();
-    let mut found: Vec<_> =
-        pages.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut found: Vec<_> = pages.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let mut wanted: Vec<_> = verbs().iter().map(|verb| format!("ebb-{verb}.1")).collect();
     wanted.push("ebb.1".to_owned());
     found.sort();

@@ -72,8 +72,7 @@ pub struct Found {
 pub fn groups(mount: Option<&Path>) -> BTreeMap<String, Found> {
     let root = mount.map_or_else(Place::root, Place::root_at);
     let mut found = BTreeMap::new();
-    let mut left: Vec<(Place, Option<String>, usize)> =
-        root.into_iter().map(|root| (root, None, 0)).collect();
+    let mut left: Vec<(Place, Option<String>, usize)> = root.into_iter().map(|root| (root, None, 0)).collect();
     while let Some((place, container, depth)) = left.pop() {
         let path = place.path();
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -113,8 +112,7 @@ mod tests {
         let pod = (true, UID.to_owned(), String::new());
         let slice = format!("kubepods-burstable-pod{flat}.slice");
         for runtime in ["cri-containerd-", "crio-", "docker-"] {
-            let path =
-                format!("/kubepods.slice/kubepods-burstable.slice/{slice}/{runtime}{ID}.scope");
+            let path = format!("/kubepods.slice/kubepods-burstable.slice/{slice}/{runtime}{ID}.scope");
             assert_eq!(of(&path), pod, "{path}");
         }
         assert_eq!(of(&format!("/kubepods.slice/kubepods-pod{flat}.slice/docker-{ID}.scope")), pod);
@@ -123,10 +121,7 @@ mod tests {
         assert_eq!(of(&format!("/system.slice/{slice}:cri-containerd:{ID}")), pod);
         let hash = "0123456789abcdef0123456789abcdef";
         assert_eq!(of(&format!("/kubepods/pod{hash}/{ID}")).1, hash, "a static pod");
-        assert_eq!(
-            of(&format!("/system.slice/docker-{ID}.scope")),
-            (true, String::new(), String::new())
-        );
+        assert_eq!(of(&format!("/system.slice/docker-{ID}.scope")), (true, String::new(), String::new()));
         let unit = |name: &str| (false, String::new(), name.to_owned());
         assert_eq!(of("/system.slice/nginx.service"), unit("nginx.service"));
         assert_eq!(of("/system.slice/nginx.service/worker"), unit("nginx.service"));
@@ -162,10 +157,7 @@ mod tests {
             })
             .collect();
         let container = format!("/{pod}/{ID}");
-        assert_eq!(
-            seen,
-            [("/", vec![1]), (&container, vec![4, 5]), ("/system.slice/a.service", vec![2, 3])]
-        );
+        assert_eq!(seen, [("/", vec![1]), (&container, vec![4, 5]), ("/system.slice/a.service", vec![2, 3])]);
         assert_eq!(found[&container].place.path(), container);
         assert!(groups(Some(Path::new("/nowhere"))).is_empty());
     }

@@ -25,12 +25,7 @@ pub struct Seen {
 
 impl Seen {
     /// Keeps what is bounded.
-    pub(crate) fn new(
-        at: Duration,
-        mut process: Process,
-        mut missing: Vec<Missing>,
-        in_charge: Option<bool>,
-    ) -> Self {
+    pub(crate) fn new(at: Duration, mut process: Process, mut missing: Vec<Missing>, in_charge: Option<bool>) -> Self {
         if let Some(heap) = &mut process.heap {
             heap.classes.clear();
             heap.large = Vec::new();
@@ -97,11 +92,8 @@ impl Figures {
         let allocator = largest.process.allocator.name.clone();
         let reader = largest.process.heap.as_ref().map(|heap| heap.reader.as_str());
         let allocator_version = version(reader.unwrap_or_default());
-        let in_charge = if looks.iter().any(|seen| seen.in_charge == Some(false)) {
-            Some(false)
-        } else {
-            largest.in_charge
-        };
+        let in_charge =
+            if looks.iter().any(|seen| seen.in_charge == Some(false)) { Some(false) } else { largest.in_charge };
         let missing = looks.iter().flat_map(|seen| seen.missing.clone()).take(MOST_MISSING);
         let diagnosis = ebb_diagnosis::of(snapshot(looks, cgroup, missing.collect()));
         let ledger = diagnosis.ledger;
@@ -168,13 +160,8 @@ mod tests {
 
     #[test]
     fn a_heap_that_was_not_read_makes_the_sum_unknown_and_not_smaller() {
-        let heap = |live, kept| Heap {
-            reader: "jemalloc 5.3.0".into(),
-            resident: live + kept,
-            live,
-            kept,
-            ..Heap::default()
-        };
+        let heap =
+            |live, kept| Heap { reader: "jemalloc 5.3.0".into(), resident: live + kept, live, kept, ..Heap::default() };
         let read = [seen(100, Some(heap(70, 30))), seen(50, Some(heap(50, 0)))];
         let sum = Figures::of(&[&read[0], &read[1]], None).unwrap();
         assert_eq!((sum.live, sum.returnable, sum.pinned), (Some(120), Some(30), Some(0)));

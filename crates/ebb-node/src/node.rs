@@ -114,15 +114,12 @@ impl Clock {
         let at = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
         let used = getrusage(UsageWho::RUSAGE_SELF);
         let time = |it: nix::sys::time::TimeVal| {
-            Duration::from_secs(it.tv_sec().unsigned_abs())
-                + Duration::from_micros(it.tv_usec().unsigned_abs())
+            Duration::from_secs(it.tv_sec().unsigned_abs()) + Duration::from_micros(it.tv_usec().unsigned_abs())
         };
         Self {
             at: at.map(Duration::from).unwrap_or_default(),
             cpu: used.map(|it| time(it.user_time()) + time(it.system_time())).unwrap_or_default(),
-            memory_wait: MemoryPressure::current()
-                .ok()
-                .map(|pressure| f64::from(pressure.some.avg10) / 100.0),
+            memory_wait: MemoryPressure::current().ok().map(|pressure| f64::from(pressure.some.avg10) / 100.0),
         }
     }
 }
@@ -414,10 +411,11 @@ fn read(pid: i32, group: &Arc<str>) -> Read {
 fn in_charge(pid: i32, serves: Option<&str>) -> Option<bool> {
     let variables = unless_stuck(ANSWERS_WITHIN, move || environ::at_start(pid).ok()).flatten()?;
     let preload = variables.get(OsStr::new("LD_PRELOAD")).map(|value| value.to_string_lossy());
-    let wanted =
-        preload.as_deref().unwrap_or_default().split([':', ' ']).find_map(|path| {
-            Allocator::from_file_name(path.rsplit('/').next().unwrap_or_default())
-        });
+    let wanted = preload
+        .as_deref()
+        .unwrap_or_default()
+        .split([':', ' '])
+        .find_map(|path| Allocator::from_file_name(path.rsplit('/').next().unwrap_or_default()));
     match (wanted, serves) {
         (Some(wanted), Some(serves)) => Some(wanted.name() == serves),
         (None, Some(_)) => Some(true),

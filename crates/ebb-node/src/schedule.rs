@@ -64,8 +64,7 @@ pub enum Skip {
 
 impl Skip {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Budget, Self::Pressure, Self::NoRight, Self::Gone, Self::TooLarge, Self::Stuck];
+    pub const ALL: [Self; 6] = [Self::Budget, Self::Pressure, Self::NoRight, Self::Gone, Self::TooLarge, Self::Stuck];
 
     /// A word for a label.
     pub fn word(self) -> &'static str {
@@ -133,11 +132,7 @@ impl Schedule {
     }
 
     /// The next process, and processes that are too large.
-    pub(crate) fn pick(
-        &self,
-        candidates: impl Iterator<Item = Candidate>,
-        now: &Clock,
-    ) -> (Next, Vec<Key>) {
+    pub(crate) fn pick(&self, candidates: impl Iterator<Item = Candidate>, now: &Clock) -> (Next, Vec<Key>) {
         let mut due: Vec<(u64, Candidate)> =
             candidates.filter_map(|it| Some((unexplained(&it, now.at)?, it))).collect();
         due.sort_by_key(|(bytes, candidate)| (std::cmp::Reverse(*bytes), candidate.key));
@@ -199,9 +194,7 @@ mod tests {
     }
 
     fn candidate(pid: i32, mib: u64, last: Option<(u64, u64, u64)>) -> Candidate {
-        let last = last.map(|(at_s, mib, ms)| {
-            (Duration::from_secs(at_s), mib * MIB, Duration::from_millis(ms))
-        });
+        let last = last.map(|(at_s, mib, ms)| (Duration::from_secs(at_s), mib * MIB, Duration::from_millis(ms)));
         Candidate { key: Key { pid, started_ticks: 1 }, rss: mib * MIB, last }
     }
 

@@ -20,8 +20,7 @@ use super::root::Root;
 pub fn in_root(allocator: Allocator, target: &Elf, root: &Root) -> Option<PathBuf> {
     let sonames = allocator.sonames();
     let folders = system_folders(target);
-    let mut places =
-        folders.iter().flat_map(|folder| sonames.iter().map(move |name| folder.join(name)));
+    let mut places = folders.iter().flat_map(|folder| sonames.iter().map(move |name| folder.join(name)));
     let fits = |path: &PathBuf| {
         let elf = root.resolve(path).ok().and_then(|here| Elf::read(&here).ok());
         elf.is_some_and(|elf| elf.machine == target.machine && elf.defines.malloc)
@@ -37,12 +36,9 @@ pub fn missing(library: &Path, target: &Elf, root: &Root) -> Option<String> {
     let wanted = versions(library, Needed);
     let name = library.file_name().unwrap_or_default().display().to_string();
     elf.needed.iter().find_map(|needed| {
-        let found =
-            system_folders(target).iter().find_map(|it| root.resolve(&it.join(needed)).ok());
+        let found = system_folders(target).iter().find_map(|it| root.resolve(&it.join(needed)).ok());
         let Some(found) = found else {
-            return Some(format!(
-                "{name} of this machine needs {needed}, which the image does not have"
-            ));
+            return Some(format!("{name} of this machine needs {needed}, which the image does not have"));
         };
         let there = versions(&found, Defined).into_values().flatten().collect::<Vec<_>>();
         let newer = wanted.get(needed)?.iter().find(|version| !there.contains(version))?;

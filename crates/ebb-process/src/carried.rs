@@ -144,10 +144,8 @@ impl Carried {
             Ok(path) => Placed { path, why_not_cached: None },
             Err(why) => {
                 let cache = why.to_string();
-                let path = self.in_memory().map_err(|error| NotPlaced {
-                    cache: cache.clone(),
-                    memory: error.to_string(),
-                })?;
+                let path =
+                    self.in_memory().map_err(|error| NotPlaced { cache: cache.clone(), memory: error.to_string() })?;
                 Placed { path, why_not_cached: Some(cache) }
             }
         };
@@ -170,8 +168,7 @@ impl Carried {
             return Err(NotCached::Separator(path));
         }
         if !self.is_at(&path) {
-            whole_file::replace(&path, self.bytes, Some(0o644))
-                .map_err(|error| NotCached::io(&path, error))?;
+            whole_file::replace(&path, self.bytes, Some(0o644)).map_err(|error| NotCached::io(&path, error))?;
         }
         Ok(path)
     }
@@ -179,8 +176,7 @@ impl Carried {
     /// Whether a plain file of this user at `path` has these bytes.
     fn is_at(&self, path: &Path) -> bool {
         let no_link = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let Ok(mut file) = OpenOptions::new().read(true).custom_flags(no_link.bits()).open(path)
-        else {
+        let Ok(mut file) = OpenOptions::new().read(true).custom_flags(no_link.bits()).open(path) else {
             return false;
         };
         let is_ours = file.metadata().is_ok_and(|it| {
@@ -205,9 +201,9 @@ impl Carried {
     /// The file in memory that the program which started this one had.
     fn inherited(&self) -> Option<PathBuf> {
         let preload = env::var_os("LD_PRELOAD")?;
-        ebb_allocators::preload_entries(&preload).map(PathBuf::from).find(|path| {
-            is_in_memory(path) && fs::read(path).is_ok_and(|bytes| bytes == self.bytes)
-        })
+        ebb_allocators::preload_entries(&preload)
+            .map(PathBuf::from)
+            .find(|path| is_in_memory(path) && fs::read(path).is_ok_and(|bytes| bytes == self.bytes))
     }
 }
 
@@ -237,8 +233,7 @@ fn sealed(bytes: &[u8]) -> io::Result<RawFd> {
     const NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(8);
     let name = CString::new(FILE)?;
     let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_CLOEXEC;
-    let made = memfd_create(name.as_c_str(), flags | NOEXEC_SEAL)
-        .or_else(|_| memfd_create(name.as_c_str(), flags))?;
+    let made = memfd_create(name.as_c_str(), flags | NOEXEC_SEAL).or_else(|_| memfd_create(name.as_c_str(), flags))?;
     let mut file = File::from(made);
     file.write_all(bytes)?;
     // A program that changes its user opens it anew.
@@ -266,17 +261,14 @@ mod tests {
     use std::os::unix::fs::{chown, symlink};
     use std::process::Command;
 
-    const LIBRARY: Carried =
-        Carried { arch: "x86_64", bytes: b"\x7fELF, or nearly", version: "0.0.0" };
+    const LIBRARY: Carried = Carried { arch: "x86_64", bytes: b"\x7fELF, or nearly", version: "0.0.0" };
 
     #[test]
     fn a_damaged_one_is_none() {
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
         gzip.write_all(LIBRARY.bytes).unwrap();
         let gzip = gzip.finish().unwrap();
-        let unpack = |gzip: &[u8]| {
-            Packed { arch: "x86_64", gzip: gzip.to_vec().leak(), version: "0.0.0" }.unpack()
-        };
+        let unpack = |gzip: &[u8]| Packed { arch: "x86_64", gzip: gzip.to_vec().leak(), version: "0.0.0" }.unpack();
         assert_eq!(unpack(&gzip), Some(LIBRARY));
         assert_eq!(unpack(&gzip[..gzip.len() - 1]), None);
     }
@@ -303,11 +295,7 @@ mod tests {
         let written = fs::metadata(&path).unwrap().ino();
         assert_eq!(LIBRARY.cached_below(&base).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), written);
-        assert_eq!(
-            fs::read_dir(path.parent().unwrap()).unwrap().count(),
-            1,
-            "nothing half-written"
-        );
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing half-written");
     }
 
     #[test]
@@ -354,11 +342,7 @@ mod tests {
                 "is not a folder",
             ),
             ("no home", |home| fs::remove_dir_all(home).unwrap(), "No such file or directory"),
-            (
-                "another's",
-                |home| chown(home.join(".cache/ebb"), Some(65534), None).unwrap(),
-                "belongs to another user",
-            ),
+            ("another's", |home| chown(home.join(".cache/ebb"), Some(65534), None).unwrap(), "belongs to another user"),
         ];
         for (name, prepare, why) in cases {
             if name == "another's" && !Uid::effective().is_root() {
@@ -386,9 +370,11 @@ mod tests {
         let path = LIBRARY.in_memory().unwrap();
         assert!(is_in_memory(&path), "{}", path.display());
         assert!(
-            File::options().write(true).open(&path).is_err_and(|error| {
-                matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-            }) || File::options().write(true).open(&path).unwrap().write_all(b"x").is_err()
+            File::options()
+                .write(true)
+                .open(&path)
+                .is_err_and(|error| { matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) })
+                || File::options().write(true).open(&path).unwrap().write_all(b"x").is_err()
         );
         let read = Command::new("sh").args(["-c", "cat \"$1\"", "sh"]).arg(&path).output().unwrap();
         assert_eq!(read.stdout, LIBRARY.bytes, "a child of a child");

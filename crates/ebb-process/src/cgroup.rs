@@ -87,9 +87,7 @@ impl Place {
     fn read_v1(&self) -> Cgroup {
         let stat = table(&self.folder.join("memory.stat"));
         // Without use_hierarchy only the cgroup's own are there.
-        let part = |name: &str| {
-            stat.get(format!("total_{name}").as_str()).or_else(|| stat.get(name)).copied()
-        };
+        let part = |name: &str| stat.get(format!("total_{name}").as_str()).or_else(|| stat.get(name)).copied();
         let usage = number(&self.folder.join("memory.usage_in_bytes"));
         let with_swap = number(&self.folder.join("memory.memsw.usage_in_bytes"));
         let oom = table(&self.folder.join("memory.oom_control"));

@@ -165,10 +165,8 @@ fn only_definer(pid: i32, own: &Elf, program: &Path) -> Result<MallocSource, Unr
     if own.defines.malloc && !own.is_loader() {
         return Ok(MallocSource::File(here(&Root::of(pid), program)));
     }
-    let (libc, others): (Vec<PathBuf>, Vec<PathBuf>) = mapped_files(pid)?
-        .into_iter()
-        .filter(|path| defines_malloc(path))
-        .partition(|path| is_c_library(path));
+    let (libc, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        mapped_files(pid)?.into_iter().filter(|path| defines_malloc(path)).partition(|path| is_c_library(path));
     match (others.as_slice(), libc.first()) {
         ([only], _) => Ok(MallocSource::File(only.clone())),
         ([], Some(libc)) => Ok(MallocSource::File(libc.clone())),

@@ -146,8 +146,7 @@ fn find(pid: i32, memory: &Memory) -> Option<Place> {
     let process = Process::new(pid).ok()?;
     let program = process.exe().ok();
     let maps = process.maps().ok()?;
-    let find =
-        |may_have: &dyn Fn(&Path) -> bool| find_in(&maps, memory, program.as_deref(), may_have);
+    let find = |may_have: &dyn Fn(&Path) -> bool| find_in(&maps, memory, program.as_deref(), may_have);
     let is_named = |path: &Path| {
         let name = path.file_name().map(OsStr::to_string_lossy);
         name.is_some_and(|name| name.contains(LIBRARY))
@@ -165,24 +164,22 @@ fn find_in(
     program: Option<&Path>,
     may_have: &dyn Fn(&Path) -> bool,
 ) -> Option<Place> {
-    maps.iter()
-        .filter(|map| map.perms.contains(MMPermissions::READ | MMPermissions::WRITE))
-        .find_map(|map| {
-            let MMapPath::Path(path) = &map.pathname else {
-                return None;
-            };
-            if !may_have(path) {
-                return None;
-            }
-            let (from, to) = map.address;
-            let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
-            memory.read_all_but_swapped(&mut bytes, from).ok()?;
-            let address = from + ebb_stats::find(&bytes)? as u64;
-            let (layout, in_program) = (layout::find(&bytes), program == Some(path));
-            let switch = profile::find(&bytes).map(|at| from + at as u64);
-            let version = version_in(maps, memory, &map.pathname);
-            Some(Place { address, layout, switch, in_program, version })
-        })
+    maps.iter().filter(|map| map.perms.contains(MMPermissions::READ | MMPermissions::WRITE)).find_map(|map| {
+        let MMapPath::Path(path) = &map.pathname else {
+            return None;
+        };
+        if !may_have(path) {
+            return None;
+        }
+        let (from, to) = map.address;
+        let mut bytes = vec![0; usize::try_from((to - from).min(MOST_DATA_BYTES)).ok()?];
+        memory.read_all_but_swapped(&mut bytes, from).ok()?;
+        let address = from + ebb_stats::find(&bytes)? as u64;
+        let (layout, in_program) = (layout::find(&bytes), program == Some(path));
+        let switch = profile::find(&bytes).map(|at| from + at as u64);
+        let version = version_in(maps, memory, &map.pathname);
+        Some(Place { address, layout, switch, in_program, version })
+    })
 }
 
 /// The version in the first page of the file `name`, where its notes lie.
@@ -208,8 +205,7 @@ mod tests {
 
     #[test]
     fn counters_of_another_process_or_of_long_ago_are_not_believed() {
-        let snapshot =
-            Snapshot { process_id: 7, published_ms: 1000, live_bytes: 1, ..Snapshot::default() };
+        let snapshot = Snapshot { process_id: 7, published_ms: 1000, live_bytes: 1, ..Snapshot::default() };
         let age = Duration::from_secs(2);
         assert!(is_fresh(&snapshot, 7, 2900, age));
         assert!(!is_fresh(&snapshot, 8, 2900, age), "the page of a parent");
@@ -218,8 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_free_in_old_counters_did_not_go_back() {
-        let mut snapshot =
-            Snapshot { published_ms: 1000, idle_time_ms: 500, ..Snapshot::default() };
+        let mut snapshot = Snapshot { published_ms: 1000, idle_time_ms: 500, ..Snapshot::default() };
         assert!(!is_settled(&snapshot, 2000));
         assert!(is_settled(&snapshot, 2001));
         snapshot.idle_time_ms = u64::MAX;

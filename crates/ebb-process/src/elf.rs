@@ -135,9 +135,7 @@ impl Elf {
         let data = ReadCache::new(NamedFile::open(path)?);
         let kind = object::FileKind::parse(&data)?;
         match kind {
-            object::FileKind::Elf32 => {
-                parse::<elf::FileHeader32<Endianness>, _>(&data).map_err(ElfError::Format)
-            }
+            object::FileKind::Elf32 => parse::<elf::FileHeader32<Endianness>, _>(&data).map_err(ElfError::Format),
             _ => parse::<elf::FileHeader64<Endianness>, _>(&data).map_err(ElfError::Format),
         }
     }
@@ -159,9 +157,7 @@ pub fn libc_of(elf: &Elf) -> Libc {
         let name = file_name(loader);
         return match name.as_str() {
             n if n.starts_with("ld-musl") => Libc::Musl,
-            n if n.starts_with("ld-linux") || n.starts_with("ld64.so") || n == "ld.so.1" => {
-                Libc::Glibc
-            }
+            n if n.starts_with("ld-linux") || n.starts_with("ld64.so") || n == "ld.so.1" => Libc::Glibc,
             // A copy of glibc's, as bundles have it.
             _ if elf.needed.iter().any(|name| name == "libc.so.6") => Libc::Glibc,
             _ => Libc::Other(name),
@@ -259,12 +255,8 @@ where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
 {
-    let value_of = |tag| {
-        entries
-            .iter()
-            .find(|entry| entry.d_tag(endian) == tag)
-            .map(|entry| entry.d_val(endian).into())
-    };
+    let value_of =
+        |tag| entries.iter().find(|entry| entry.d_tag(endian) == tag).map(|entry| entry.d_val(endian).into());
     let (Some(address), Some(size)) = (value_of(elf::DT_STRTAB), value_of(elf::DT_STRSZ)) else {
         return (Vec::new(), None);
     };
@@ -274,10 +266,7 @@ where
     let strings = StringTable::new(data, offset, offset.saturating_add(size));
     let text = |entry: &H::Dyn| {
         let at: u64 = entry.d_val(endian).into();
-        strings
-            .get(u32::try_from(at).ok()?)
-            .ok()
-            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        strings.get(u32::try_from(at).ok()?).ok().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     let tagged = |tag| entries.iter().filter(move |entry| entry.d_tag(endian) == tag);
     (tagged(elf::DT_NEEDED).filter_map(text).collect(), tagged(elf::DT_SONAME).find_map(text))
@@ -346,9 +335,8 @@ pub fn exports(path: &Path, names: &[&str]) -> bool {
     };
     let data = ReadCache::new(file);
     object::File::parse(&data).is_ok_and(|file| {
-        file.dynamic_symbols().any(|symbol| {
-            symbol.is_definition() && symbol.name().is_ok_and(|name| names.contains(&name))
-        })
+        file.dynamic_symbols()
+            .any(|symbol| symbol.is_definition() && symbol.name().is_ok_and(|name| names.contains(&name)))
     })
 }
 

@@ -53,21 +53,14 @@ impl Followed {
             (TargetKind::Pid, Some(&pid)) => command(pid),
             _ => None,
         };
-        let mut followed = Self {
-            asked: asked.to_owned(),
-            kind: resolved.target.kind,
-            command,
-            roots: Vec::new(),
-        };
+        let mut followed = Self { asked: asked.to_owned(), kind: resolved.target.kind, command, roots: Vec::new() };
         followed.look();
         Ok(followed)
     }
 
     /// What stands for it now.
     pub fn look(&mut self) -> Look {
-        let trees = |roots: &[i32]| -> Vec<Tree> {
-            roots.iter().filter_map(|&root| Tree::of(root).ok()).collect()
-        };
+        let trees = |roots: &[i32]| -> Vec<Tree> { roots.iter().filter_map(|&root| Tree::of(root).ok()).collect() };
         let (roots, replicas, cgroup) = match self.kind {
             TargetKind::Pid => {
                 let roots: Vec<i32> = self.process().into_iter().collect();
@@ -82,11 +75,8 @@ impl Followed {
                 Err(_) => (Vec::new(), Vec::new(), None),
             },
         };
-        let now: Vec<(i32, u64)> =
-            roots.iter().filter_map(|&pid| Some((pid, tree::identity(pid)?.0))).collect();
-        let restarted = !now.is_empty()
-            && !self.roots.is_empty()
-            && !now.iter().any(|root| self.roots.contains(root));
+        let now: Vec<(i32, u64)> = roots.iter().filter_map(|&pid| Some((pid, tree::identity(pid)?.0))).collect();
+        let restarted = !now.is_empty() && !self.roots.is_empty() && !now.iter().any(|root| self.roots.contains(root));
         if !now.is_empty() {
             self.roots = now;
         }
@@ -111,10 +101,7 @@ impl Followed {
             .filter_map(|process| Some((process.pid, process.stat().ok()?.ppid)))
             .collect();
         // A master and its workers have one command line: the master.
-        parents
-            .iter()
-            .find(|(_, parent)| !parents.iter().any(|(pid, _)| pid == parent))
-            .map(|(pid, _)| *pid)
+        parents.iter().find(|(_, parent)| !parents.iter().any(|(pid, _)| pid == parent)).map(|(pid, _)| *pid)
     }
 }
 

@@ -25,12 +25,7 @@ pub use regions::{read_inside, read_mapped};
 const PUBLISHED_EVERY_BYTES: u64 = 4 << 20;
 
 /// Reads the heap of `pid`, whose `malloc` is that of `allocator`, which lies in `file`.
-pub fn read(
-    pid: i32,
-    allocator: Option<&str>,
-    file: Option<&str>,
-    counters: &Counters,
-) -> Result<Heap, NotRead> {
+pub fn read(pid: i32, allocator: Option<&str>, file: Option<&str>, counters: &Counters) -> Result<Heap, NotRead> {
     let Some(name) = allocator else {
         return of_static(pid);
     };
@@ -40,9 +35,7 @@ pub fn read(
         other => {
             let file = Path::new(file.unwrap_or_default());
             other.and_then(|known| regions::read(pid, known, file)).unwrap_or_else(|| {
-                Err(NotRead::because(format!(
-                    "ebb recognises the heap of {name} but cannot read it"
-                )))
+                Err(NotRead::because(format!("ebb recognises the heap of {name} but cannot read it")))
             })
         }
     }
@@ -54,9 +47,7 @@ fn of_static(pid: i32) -> Result<Heap, NotRead> {
         let program = PathBuf::from(format!("/proc/{pid}/exe"));
         let found = inside(&program).and_then(|found| read_inside(pid, found));
         let musl = || regions::read(pid, Allocator::Musl, &program).filter(Result::is_ok);
-        found.or_else(musl).unwrap_or_else(|| {
-            Err(NotRead::because("it is not known which allocator is in charge"))
-        })
+        found.or_else(musl).unwrap_or_else(|| Err(NotRead::because("it is not known which allocator is in charge")))
     })
 }
 
@@ -66,9 +57,7 @@ fn of_ebbmalloc(pid: i32, counters: &Counters) -> Result<Heap, NotRead> {
     }
     let seen = counters.read(pid, Duration::MAX);
     let walked = counters.layout(pid).map(|place| {
-        look::open(pid)
-            .map_err(Unsupported::from)
-            .and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
+        look::open(pid).map_err(Unsupported::from).and_then(|target| ebb_inspect::ebbmalloc::read(&target, &place))
     });
     let kept_by_lock = |heap| if is_locked(pid) { locked(heap) } else { heap };
     match (walked, seen) {
@@ -112,7 +101,9 @@ fn within(heap: Heap, anonymous_bytes: u64) -> Heap {
         resident: anonymous_bytes,
         unread: anonymous_bytes,
         error: 1.0,
-        notes: vec!["it has large blocks that were not written to, so its counters do not show what is resident".to_owned()],
+        notes: vec![
+            "it has large blocks that were not written to, so its counters do not show what is resident".to_owned(),
+        ],
         ..Heap::default()
     }
 }
@@ -143,10 +134,9 @@ fn of_walk(heap: Heap, seen: Option<&Snapshot>) -> Heap {
             heap.resident += seen.metadata_bytes;
             add_rhythm(&mut heap, seen);
         }
-        None => heap.notes.push(
-            "it has not published its counters yet, so these figures lack its bookkeeping"
-                .to_owned(),
-        ),
+        None => {
+            heap.notes.push("it has not published its counters yet, so these figures lack its bookkeeping".to_owned())
+        }
     }
     heap
 }
@@ -172,8 +162,7 @@ fn of_counters(seen: &Snapshot) -> Heap {
         ebb_stats::UNKNOWN => seen.idle_bytes,
         bytes => bytes,
     };
-    let idle =
-        if counters::have_settled(seen) { 0 } else { returnable.min(seen.resident_bytes - live) };
+    let idle = if counters::have_settled(seen) { 0 } else { returnable.min(seen.resident_bytes - live) };
     let cached = seen.cached_bytes.min(seen.resident_bytes - live - idle);
     let resident = seen.resident_bytes + seen.metadata_bytes;
     let mut heap = Heap {
@@ -282,16 +271,10 @@ fn glibc_notes(heap: &Heap) -> Vec<String> {
         ));
     }
     if glibc.quality.breaks > 0 {
-        notes.push(format!(
-            "the heap changed while it was read: {} places were skipped",
-            glibc.quality.breaks
-        ));
+        notes.push(format!("the heap changed while it was read: {} places were skipped", glibc.quality.breaks));
     }
     if glibc.quality.swapped_bytes > 0 {
-        notes.push(format!(
-            "{:.1} MB are in swap and were not read",
-            mb(glibc.quality.swapped_bytes)
-        ));
+        notes.push(format!("{:.1} MB are in swap and were not read", mb(glibc.quality.swapped_bytes)));
     }
     notes
 }
@@ -314,8 +297,7 @@ mod tests {
     fn huge_pages_are_named_with_their_cost_and_the_setting_that_ends_them() {
         let found = HugePages { resident: 120_000_000, free: 80_000_000 };
         let note = huge_pages_note(found, false);
-        for words in ["default on aarch64", "120.0 MB", "80.0 MB of these are free", NO_HUGE_PAGES]
-        {
+        for words in ["default on aarch64", "120.0 MB", "80.0 MB of these are free", NO_HUGE_PAGES] {
             assert!(note.contains(words), "{words} is not in: {note}");
         }
         assert!(huge_pages_note(found, true).contains("huge pages (glibc.malloc.hugetlb)"));

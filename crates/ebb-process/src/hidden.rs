@@ -55,9 +55,7 @@ impl Searched {
             let file = mapped_file(pid, &root, map);
             let inside = match &file {
                 Some(file) => self.inside(file, &mut budget),
-                None => Err(
-                    "it was deleted or replaced since it was mapped, and only root can open the mapped file",
-                ),
+                None => Err("it was deleted or replaced since it was mapped, and only root can open the mapped file"),
             };
             found.add(pid, name, inside);
         }

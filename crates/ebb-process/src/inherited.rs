@@ -34,20 +34,14 @@ extern "C" fn record_sigpipe() {
 /// Whether this process ignores `signal` now.
 pub fn is_ignored(signal: i32) -> bool {
     let bit = u32::try_from(signal - 1).ok().and_then(|place| 1_u64.checked_shl(place));
-    let ignored = procfs::process::Process::myself()
-        .and_then(|own| own.status())
-        .map_or(0, |status| status.sigign);
+    let ignored = procfs::process::Process::myself().and_then(|own| own.status()).map_or(0, |status| status.sigign);
     bit.is_some_and(|bit| ignored & bit != 0)
 }
 
 /// Gives this process back the disposition it was started with, right before it executes another
 /// program.
 pub fn restore() -> nix::Result<()> {
-    let handler = if SIGPIPE_IGNORED.load(Ordering::Relaxed) {
-        SigHandler::SigIgn
-    } else {
-        SigHandler::SigDfl
-    };
+    let handler = if SIGPIPE_IGNORED.load(Ordering::Relaxed) { SigHandler::SigIgn } else { SigHandler::SigDfl };
     // SAFETY: neither value is a function, so no handler can run.
     unsafe { signal(Signal::SIGPIPE, handler) }?;
     Ok(())

@@ -128,18 +128,12 @@ pub fn in_library(path: &Path, budget: &mut u64) -> Result<Option<Inside>, &'sta
         return Ok(named);
     }
     let constants = file.sections().filter(|it| {
-        matches!(
-            it.kind(),
-            SectionKind::ReadOnlyData
-                | SectionKind::ReadOnlyString
-                | SectionKind::ReadOnlyDataWithRel
-        )
+        matches!(it.kind(), SectionKind::ReadOnlyData | SectionKind::ReadOnlyString | SectionKind::ReadOnlyDataWithRel)
     });
     let mut found = None;
     for section in constants {
-        *budget = budget
-            .checked_sub(section.size())
-            .ok_or("the process's libraries are too large to search all of them")?;
+        *budget =
+            budget.checked_sub(section.size()).ok_or("the process's libraries are too large to search all of them")?;
         let Ok(bytes) = section.data() else {
             return Err(unreadable);
         };
@@ -156,9 +150,7 @@ fn by_any_symbol(name: &str) -> Option<Inside> {
         "rpmalloc" | "rpmalloc_initialize" => Some(Inside::Rpmalloc),
         "sn_malloc" | "sn_rust_alloc" => Some(Inside::Snmalloc),
         // Under a prefix of its own.
-        _ if name.ends_with("_mallctlbymib") && name != "_rjem_mallctlbymib" => {
-            Some(Inside::Jemalloc)
-        }
+        _ if name.ends_with("_mallctlbymib") && name != "_rjem_mallctlbymib" => Some(Inside::Jemalloc),
         _ => by_symbol(name),
     }
 }
@@ -238,11 +230,9 @@ mod tests {
         let mimalloc = "void *mi_malloc(void) { return 0; } int main(void) { return 0; }";
         let python = format!("{mimalloc} void PyMem_SetAllocator(void) {{}}");
         let free_threaded = format!("{python} void _Py_MergeZeroLocalRefcount(void) {{}}");
-        for (code, found) in [
-            (mimalloc, Some(Inside::Mimalloc)),
-            (&python, None),
-            (&free_threaded, Some(Inside::Mimalloc)),
-        ] {
+        for (code, found) in
+            [(mimalloc, Some(Inside::Mimalloc)), (&python, None), (&free_threaded, Some(Inside::Mimalloc))]
+        {
             assert_eq!(inside(&program(folder.path(), code)), found, "{code}");
         }
     }

@@ -109,9 +109,7 @@ fn seen(
             add(InstrumentKind::Memray, format!("{file} is loaded"));
         }
         // Its name may be that of any other build.
-        if is_debug_build(name)
-            || (runtime::of_name(name) == Some(Runtime::Cpython) && counts_references(file))
-        {
+        if is_debug_build(name) || (runtime::of_name(name) == Some(Runtime::Cpython) && counts_references(file)) {
             add(InstrumentKind::DebugBuild, format!("it runs {file}"));
         }
     }
@@ -171,10 +169,7 @@ mod tests {
         assert_eq!(kinds(&["python3", "-X", "tracemalloc=25", "a.py"], &[], &[]), [Tracemalloc]);
         assert_eq!(kinds(&["python3", "-Xtracemalloc", "a.py"], &[], &[]), [Tracemalloc]);
         assert!(kinds(&["python3"], &[("PYTHONTRACEMALLOC", "0")], &[]).is_empty());
-        assert!(
-            kinds(&["python3", "a.py", "-X", "tracemalloc"], &[], &[]).is_empty(),
-            "the program's own option"
-        );
+        assert!(kinds(&["python3", "a.py", "-X", "tracemalloc"], &[], &[]).is_empty(), "the program's own option");
     }
 
     #[test]
@@ -182,29 +177,19 @@ mod tests {
         use InstrumentKind::Memray;
         assert_eq!(kinds(&["python3", "-m", "memray", "run", "a.py"], &[], &[]), [Memray]);
         assert_eq!(kinds(&["python3", "/v/bin/memray", "run"], &[], &[]), [Memray]);
-        let library =
-            "/v/lib/python3.11/site-packages/memray/_memray.cpython-311-x86_64-linux-gnu.so";
+        let library = "/v/lib/python3.11/site-packages/memray/_memray.cpython-311-x86_64-linux-gnu.so";
         assert_eq!(kinds(&["python3", "a.py"], &[], &[library]), [Memray]);
     }
 
     #[test]
     fn debug_builds_and_debug_allocators_are_seen() {
         use InstrumentKind::{DebugAllocator, DebugBuild};
-        for file in [
-            "/usr/bin/python3.11d",
-            "/usr/bin/python3.11-dbg",
-            "/l/libpython3.8d.so.1.0",
-            "/b/python3.13td",
-        ] {
+        for file in ["/usr/bin/python3.11d", "/usr/bin/python3.11-dbg", "/l/libpython3.8d.so.1.0", "/b/python3.13td"] {
             assert_eq!(kinds(&["x"], &[], &[file]), [DebugBuild], "{file}");
         }
         assert_eq!(kinds(&["x"], &[], &["/checked/python3.13"]), [DebugBuild]);
         for file in [
-            "/usr/bin/python3.11",
-            "/checked/other",
-            "/l/libpython3.11.so.1.0",
-            "/b/python3.13t",
-            "/b/pythond",
+            "/usr/bin/python3.11", "/checked/other", "/l/libpython3.11.so.1.0", "/b/python3.13t", "/b/pythond",
             "/b/python-dbus",
         ] {
             assert!(kinds(&["x"], &[], &[file]).is_empty(), "{file}");

@@ -114,8 +114,7 @@ mod tests {
             long("sun.gc.generation.1.capacity", 1000),
             long("sun.gc.generation.1.space.0.used", 500),
         ]);
-        let expected =
-            Managed { reader: "Java 17.0.1\u{fffd}".to_owned(), committed: 1100, used: 530 };
+        let expected = Managed { reader: "Java 17.0.1\u{fffd}".to_owned(), committed: 1100, used: 530 };
         assert_eq!(parse(&data), Some(expected));
         for length in 0..data.len() {
             assert_eq!(parse(&data[..length]), None, "{length}");

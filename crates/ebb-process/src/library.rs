@@ -88,9 +88,7 @@ fn from_path(path: &Path, target: &Elf) -> Result<Library, Unresolved> {
 
 /// The path of an installed libebbmalloc.so for the program `target`: what `EBB_LIB` names, else the first that fits.
 pub fn installed(target: &Elf) -> Result<PathBuf, Unresolved> {
-    named(target)
-        .unwrap_or_else(|| search_folders(Allocator::Ebbmalloc, target))
-        .map(|library| library.path)
+    named(target).unwrap_or_else(|| search_folders(Allocator::Ebbmalloc, target)).map(|library| library.path)
 }
 
 /// The library that `EBB_LIB` names, if it is set.
@@ -105,10 +103,7 @@ fn search(allocator: Allocator, target: &Elf) -> Result<Library, Unresolved> {
         Ok(library) => return Ok(library),
         Err(error) => error,
     };
-    match arch(target.machine)
-        .filter(|_| allocator == Allocator::Ebbmalloc)
-        .and_then(carried::library)
-    {
+    match arch(target.machine).filter(|_| allocator == Allocator::Ebbmalloc).and_then(carried::library) {
         Some(carried) => check(&carried.place()?.path, target),
         None => Err(error),
     }

@@ -70,10 +70,7 @@ impl CgroupParent {
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
-        Err(problem.unwrap_or_else(|| CgroupError {
-            path: own.folder,
-            source: io::ErrorKind::PermissionDenied.into(),
-        }))
+        Err(problem.unwrap_or_else(|| CgroupError { path: own.folder, source: io::ErrorKind::PermissionDenied.into() }))
     }
 
     /// Parents that need no change: `ebb`'s own cgroup, else the one above it.
@@ -89,8 +86,7 @@ impl CgroupParent {
         }
         let beside = own.folder.parent().filter(|parent| parent.starts_with(&own.mount));
         let handed_down = |folder: &&Path| {
-            let handed =
-                fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
+            let handed = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
             let handed: Vec<&str> = handed.split_whitespace().collect();
             controllers(limits).iter().all(|name| handed.contains(name))
         };
@@ -128,10 +124,7 @@ impl CgroupParent {
             if self.version == 1 {
                 let hierarchy = self.cpu.as_ref().ok_or_else(|| CgroupError {
                     path: "/sys/fs/cgroup".into(),
-                    source: io::Error::new(
-                        io::ErrorKind::NotFound,
-                        "no cpu cgroup is mounted here",
-                    ),
+                    source: io::Error::new(io::ErrorKind::NotFound, "no cpu cgroup is mounted here"),
                 })?;
                 let folder = hierarchy.join(&name);
                 made.add(folder.clone())?;
@@ -183,8 +176,7 @@ impl Drop for LimitedCgroup {
     fn drop(&mut self) {
         let deadline = Instant::now() + LEAVING_LIMIT;
         for folder in &self.folders {
-            while fs::remove_dir(folder)
-                .is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+            while fs::remove_dir(folder).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
                 && Instant::now() < deadline
             {
                 std::thread::sleep(Duration::from_millis(10));
@@ -238,8 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_not_allowed_names_the_file() {
-        let parent =
-            CgroupParent { version: 1, memory: "/proc/self".into(), cpu: None, limits: LIMITS };
+        let parent = CgroupParent { version: 1, memory: "/proc/self".into(), cpu: None, limits: LIMITS };
         let message = parent.create("x").unwrap_err().to_string();
         assert!(message.starts_with("/proc/self/ebb-"), "{message}");
     }

@@ -72,10 +72,7 @@ mod tests {
     #[test]
     fn a_refusal_names_its_gate_and_what_opens_it() {
         let refused = NotRead::at_gate(Some(Gate::YamaDescendants), "no right");
-        assert_eq!(
-            refused.why,
-            "no right: Yama lets a process read its descendants only (ptrace_scope 1)"
-        );
+        assert_eq!(refused.why, "no right: Yama lets a process read its descendants only (ptrace_scope 1)");
         assert_eq!(refused.remedy, Some(Gate::YamaDescendants.remedy()));
         assert_eq!(NotRead::at_gate(None, "gone"), NotRead::because("gone"));
     }
@@ -111,10 +108,7 @@ mod tests {
             match gate {
                 Some(gate) => {
                     let expected = format!(": {gate}. {}", gate.remedy());
-                    assert!(
-                        refused.is_some_and(|line| line.ends_with(&expected)),
-                        "{title}{refused:?}"
-                    );
+                    assert!(refused.is_some_and(|line| line.ends_with(&expected)), "{title}{refused:?}");
                 }
                 None => assert_eq!(refused, None, "{title}"),
             }

@@ -26,9 +26,7 @@ pub fn busy() -> Option<Busy> {
     (ticks > 0).then(|| Busy {
         processors: stat.cpu_time.len(),
         busy_s: ticks as f64 / procfs::ticks_per_second() as f64,
-        memory_wait_s: MemoryPressure::current()
-            .ok()
-            .map(|pressure| pressure.some.total as f64 / 1e6),
+        memory_wait_s: MemoryPressure::current().ok().map(|pressure| pressure.some.total as f64 / 1e6),
     })
 }
 

@@ -43,11 +43,10 @@ impl Hints {
                 _ => None,
             })
             .collect();
-        let stack_bytes =
-            process.limits().ok().and_then(|limits| match limits.max_stack_size.soft_limit {
-                procfs::process::LimitValue::Value(bytes) => Some(bytes),
-                procfs::process::LimitValue::Unlimited => None,
-            });
+        let stack_bytes = process.limits().ok().and_then(|limits| match limits.max_stack_size.soft_limit {
+            procfs::process::LimitValue::Value(bytes) => Some(bytes),
+            procfs::process::LimitValue::Unlimited => None,
+        });
         let memory_devices = process
             .mountinfo()
             .map(|mounts| {
@@ -68,15 +67,7 @@ const MOST_MAPPINGS: usize = 262_144;
 const PIECE_MAPPINGS: usize = 256;
 /// The fields of `smaps` that are used here.
 const FIELDS: [&str; 10] = [
-    "Rss",
-    "Pss",
-    "Anonymous",
-    "Swap",
-    "SwapPss",
-    "Private_Clean",
-    "Private_Dirty",
-    "AnonHugePages",
-    "ShmemPmdMapped",
+    "Rss", "Pss", "Anonymous", "Swap", "SwapPss", "Private_Clean", "Private_Dirty", "AnonHugePages", "ShmemPmdMapped",
     "KernelPageSize",
 ];
 
@@ -172,9 +163,7 @@ fn parse(piece: &[u8], all: &mut Vec<MemoryMap>) -> Result<(), Unreadable> {
         let fields = &mut map.extension.map;
         let is_swapped = fields.get("Swap").is_some_and(|&bytes| bytes > 0);
         // A missing field counts as 0. But swap without its share would count whole, so a share of 0 stays.
-        fields.retain(|name, bytes| {
-            FIELDS.contains(&name.as_str()) && (*bytes > 0 || is_swapped && name == "SwapPss")
-        });
+        fields.retain(|name, bytes| FIELDS.contains(&name.as_str()) && (*bytes > 0 || is_swapped && name == "SwapPss"));
         fields.shrink_to_fit();
         all.push(map);
     }
@@ -252,9 +241,7 @@ fn kind(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> Kind {
         MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall | MMapPath::Rollup => Kind::Special,
         MMapPath::Path(path) => {
             let name = path.to_string_lossy();
-            if name.starts_with("/anon_hugepage")
-                || map.extension.map.get("KernelPageSize") > Some(&65536)
-            {
+            if name.starts_with("/anon_hugepage") || map.extension.map.get("KernelPageSize") > Some(&65536) {
                 Kind::Hugetlb
             } else if name.starts_with("/memfd:")
                 || name.starts_with("/dev/zero")
@@ -295,8 +282,7 @@ fn is_stack(map: &MemoryMap, before: Option<&MemoryMap>, hints: &Hints) -> bool 
     // musl and glibc put thread-local data into the same mapping, so it may be a little larger.
     guarded
         && hints.stack_bytes.is_some_and(|bytes| {
-            (bytes.saturating_sub(MOST_GUARD_BYTES)..=bytes + MOST_GUARD_BYTES)
-                .contains(&(to - from))
+            (bytes.saturating_sub(MOST_GUARD_BYTES)..=bytes + MOST_GUARD_BYTES).contains(&(to - from))
         })
 }
 

@@ -14,10 +14,7 @@ const STEP: Duration = Duration::from_millis(250);
 
 /// Runs `work` on a thread of its own. `None` where the thread waits for `patience` without a step: for a file system that
 /// does not answer, or for a page that its process does not give. The thread ends with `ebb`.
-pub fn unless_stuck<T: Send + 'static>(
-    patience: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+pub fn unless_stuck<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (answer, answered) = mpsc::channel();
     let (name, named) = mpsc::channel();
     // The receivers outlive the messages, unless the caller has given up.

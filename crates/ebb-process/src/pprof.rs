@@ -16,12 +16,8 @@ use super::symbols::Line;
 /// A larger profile is not read.
 const MOST_BYTES: u64 = 1 << 30;
 /// Values of a sample, in the order of Go's heap profiles: objects and bytes that were allocated, and that are in use.
-const TYPES: [(&str, &str); 4] = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-];
+const TYPES: [(&str, &str); 4] =
+    [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
 
 /// Why bytes are no profile.
 #[derive(Debug, thiserror::Error)]
@@ -123,8 +119,7 @@ pub fn write(profile: &Profile, shown: Option<&'static str>, time_ns: u64) -> Ve
         for line in &location.lines {
             let next = functions.len() as u64 + 1;
             let key = (line.function.as_str(), line.file.as_deref().unwrap_or_default());
-            let (function, _) =
-                *functions.entry(key).or_insert_with(|| (next, location.is_python()));
+            let (function, _) = *functions.entry(key).or_insert_with(|| (next, location.is_python()));
             let mut of = Message::default();
             of.number(1, function);
             of.number(2, line.line.into());
@@ -384,10 +379,8 @@ mod tests {
     use super::*;
 
     pub(crate) fn example() -> Profile {
-        let line =
-            |name: &str| Line { function: name.to_owned(), file: Some("a.c".into()), line: 7 };
-        let location =
-            |address, name| Location { address, module: Some(0), lines: vec![line(name)] };
+        let line = |name: &str| Line { function: name.to_owned(), file: Some("a.c".into()), line: 7 };
+        let location = |address, name| Location { address, module: Some(0), lines: vec![line(name)] };
         Profile {
             seconds: Some(60.0),
             interval: 1 << 19,
@@ -434,9 +427,6 @@ mod tests {
         }
         assert!(matches!(read(b"{}"), Err(NoPprof::Format)));
         assert!(matches!(read(&whole[..20]), Err(NoPprof::Format)));
-        assert!(matches!(
-            read(&[10, 2, 8, 1, 50, 0, 50, 3, b'c', b'p', b'u']),
-            Err(NoPprof::NoHeap)
-        ));
+        assert!(matches!(read(&[10, 2, 8, 1, 50, 0, 50, 3, b'c', b'p', b'u']), Err(NoPprof::NoHeap)));
     }
 }

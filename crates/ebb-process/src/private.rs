@@ -90,9 +90,7 @@ pub(crate) fn base(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Base> {
 
 pub(crate) fn create(folder: &Path) -> Result<(), NotCached> {
     match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(NotCached::io(folder, error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(NotCached::io(folder, error)),
         _ => Ok(()),
     }
 }
@@ -124,11 +122,7 @@ fn private(folder: &Path, open: Open) -> Result<(), NotCached> {
     }
     let refused = if open == Open::Nobody { 0o077 } else { 0o022 };
     if found.mode() & refused != 0 {
-        return no(if open == Open::Nobody {
-            "is open to other users"
-        } else {
-            "can be written by other users"
-        });
+        return no(if open == Open::Nobody { "is open to other users" } else { "can be written by other users" });
     }
     Ok(())
 }

@@ -12,9 +12,7 @@ use ebb_inspect::cpython::{Code, Codes};
 use ebb_inspect::ebbmalloc::profile as inside;
 use ebb_inspect::memory::Reader;
 use ebb_inspect::{Target, Unreadable, Unsupported};
-use ebb_stats::profile::{
-    ACCUMULATES, ACTIVE, BY_SETTINGS, DEPTH, Frame, PYTHON_DEPTH, Request, State,
-};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, DEPTH, Frame, PYTHON_DEPTH, Request, State};
 
 use super::counters::Counters;
 use super::symbols::{Line, Symbols};
@@ -34,9 +32,7 @@ pub enum NoProfile {
     #[error("it does not run on ebbmalloc")]
     OtherAllocator,
     /// An ebbmalloc from before the switch, or after another change of it.
-    #[error(
-        "its ebbmalloc is of another version than ebb, and has no profile that ebb can switch on"
-    )]
+    #[error("its ebbmalloc is of another version than ebb, and has no profile that ebb can switch on")]
     OtherVersion,
     /// It did not come to its slow path.
     #[error(
@@ -85,12 +81,7 @@ enum Python {
 impl Session {
     /// Asks process `pid` for a profile that takes a sample in `2^lg_sample` bytes on average, `with_python` with frames
     /// of Python. One that has begun for another tool goes on as it is.
-    pub fn begin(
-        pid: i32,
-        counters: &Counters,
-        lg_sample: u8,
-        with_python: bool,
-    ) -> Result<Self, NoProfile> {
+    pub fn begin(pid: i32, counters: &Counters, lg_sample: u8, with_python: bool) -> Result<Self, NoProfile> {
         let target = Arc::new(Target::open(pid)?);
         let Some(switch) = counters.switch(pid) else {
             let is_ours = counters.version(pid).is_some() || counters.layout(pid).is_some();
@@ -111,8 +102,7 @@ impl Session {
         let began = Instant::now();
         let python = if with_python { Python::None } else { Python::Off };
         let codes = Arc::default();
-        let mut session =
-            Self { target, switch, request, asked: 0, began, has_joined, python, codes };
+        let mut session = Self { target, switch, request, asked: 0, began, has_joined, python, codes };
         session.find_python()?;
         session.ask(state)?;
         Ok(session)
@@ -209,12 +199,8 @@ impl Session {
         let runs_s = super::counters::monotonic_ms().saturating_sub(state.began_ms) as f64 / 1000.0;
         let note = match self.has_joined {
             // The process was idle, or another tool that wrote at the same moment has ended the first.
-            _ if runs_s + SLACK_S < asked_s => {
-                Some(format!("the profile is of the last {runs_s:.0} s only"))
-            }
-            true => {
-                Some(format!("another tool began this profile, {:.0} s earlier", runs_s - asked_s))
-            }
+            _ if runs_s + SLACK_S < asked_s => Some(format!("the profile is of the last {runs_s:.0} s only")),
+            true => Some(format!("another tool began this profile, {:.0} s earlier", runs_s - asked_s)),
             false => None,
         };
         Ok(Look {
@@ -257,8 +243,7 @@ pub fn running(pid: i32, counters: &Counters) -> Result<Option<Profile>, NoProfi
     let (began, request) = (Instant::now(), Request::from_word(state.asked));
     let python = Codes::of(&target).map_or(Python::Off, Python::Found);
     let codes = Arc::default();
-    let mut session =
-        Session { target, switch, request, asked: 0, began, has_joined: false, python, codes };
+    let mut session = Session { target, switch, request, asked: 0, began, has_joined: false, python, codes };
     Ok(Some(session.look()?.named(&[])))
 }
 
@@ -300,8 +285,7 @@ impl Look {
         }
         profile.notes.extend(refused.map(|why| format!("no frames of Python: {why}")));
         if read.torn > 0 {
-            let note =
-                format!("{} of 4096 parts of the table changed too fast to be read", read.torn);
+            let note = format!("{} of 4096 parts of the table changed too fast to be read", read.torn);
             profile.notes.push(note);
         }
         if read.refused > 0 {
@@ -366,23 +350,14 @@ impl Look {
 
 fn line_of(codes: &Names, frame: Frame) -> Line {
     match codes.get(&(frame.code, frame.check)) {
-        Some(code) => Line {
-            function: code.function.clone(),
-            file: Some(code.file.clone()),
-            line: code.line(frame),
-        },
+        Some(code) => Line { function: code.function.clone(), file: Some(code.file.clone()), line: code.line(frame) },
         None => Line { function: "<python>".to_owned(), file: None, line: 0 },
     }
 }
 
 /// A stack with frames of Python in place of the calls of the interpreter's loop that run them.
-fn merged<'a>(
-    native: &[usize],
-    python: &[(usize, Frame)],
-    location: impl Fn(usize) -> &'a Location,
-) -> Vec<usize> {
-    let calls: Vec<&[(usize, Frame)]> =
-        python.split_inclusive(|(_, frame)| frame.is_outermost).collect();
+fn merged<'a>(native: &[usize], python: &[(usize, Frame)], location: impl Fn(usize) -> &'a Location) -> Vec<usize> {
+    let calls: Vec<&[(usize, Frame)]> = python.split_inclusive(|(_, frame)| frame.is_outermost).collect();
     let mut places: Vec<Option<usize>> =
         calls.iter().map(|call| call.last().and_then(|(_, frame)| frame.index)).collect();
     if places.iter().all(Option::is_none) {
@@ -395,9 +370,7 @@ fn merged<'a>(
         let is_cut = native.len() >= DEPTH || python.len() >= PYTHON_DEPTH;
         let (calls, loops_before) = match is_cut {
             true => (0, 0),
-            false => {
-                (calls.len().saturating_sub(loops.len()), loops.len().saturating_sub(calls.len()))
-            }
+            false => (calls.len().saturating_sub(loops.len()), loops.len().saturating_sub(calls.len())),
         };
         let pairs = places.iter_mut().skip(calls).zip(loops.into_iter().skip(loops_before));
         pairs.for_each(|(place, at)| *place = Some(at));
@@ -441,10 +414,7 @@ mod tests {
         let native: Vec<usize> = (0..native.len()).collect();
         let merged = merged(&native, &frames, |at| &locations[at]);
         let names = merged.iter().map(|&at| locations[at].lines[0].function.as_str());
-        names
-            .map(|name| if name.starts_with("_PyEval") { "loop" } else { name })
-            .collect::<Vec<_>>()
-            .join(" ")
+        names.map(|name| if name.starts_with("_PyEval") { "loop" } else { name }).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

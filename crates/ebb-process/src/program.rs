@@ -130,10 +130,7 @@ fn check_loader(image: &Path, elf: &Elf) -> Result<(), ProgramError> {
     match &elf.interpreter {
         Some(loader) if !loader.exists() => Err(not_executable(
             image,
-            format!(
-                "its loader {} is not installed (a program for another libc or architecture)",
-                loader.display()
-            ),
+            format!("its loader {} is not installed (a program for another libc or architecture)", loader.display()),
         )),
         _ => Ok(()),
     }
@@ -164,8 +161,7 @@ impl Interpreter {
     /// Reads `#!/path [argument]`; through `env`, to the program that env will start.
     fn parse(line: &[u8]) -> Option<Self> {
         let rest = line.strip_prefix(b"#!")?;
-        let mut words =
-            rest.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+        let mut words = rest.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
         let path = words.next()?;
         if path.rsplit(|&byte| byte == b'/').next() != Some(b"env") {
             return Some(Self::File(PathBuf::from(OsString::from_vec(path.to_vec()))));
@@ -181,17 +177,14 @@ impl Interpreter {
 
     fn locate(self, script: &Path, search_path: &OsStr) -> Result<PathBuf, ProgramError> {
         let (name, found) = match self {
-            Self::File(path) => (path.display().to_string(), {
-                executable(&path).map(|()| path).map_err(|error| error.to_string())
-            }),
-            Self::InPath(name) => (
-                name.to_string_lossy().into_owned(),
-                locate(&name, search_path).map_err(|error| error.to_string()),
-            ),
+            Self::File(path) => {
+                (path.display().to_string(), { executable(&path).map(|()| path).map_err(|error| error.to_string()) })
+            }
+            Self::InPath(name) => {
+                (name.to_string_lossy().into_owned(), locate(&name, search_path).map_err(|error| error.to_string()))
+            }
         };
-        found.map_err(|error| {
-            not_executable(script, format!("its interpreter {name} cannot be run: {error}"))
-        })
+        found.map_err(|error| not_executable(script, format!("its interpreter {name} cannot be run: {error}")))
     }
 }
 

@@ -81,16 +81,10 @@ fn objects(target: &Target, reader: &str, arenas: Option<Arenas>) -> Result<Obje
         })
     })?;
     if arenas.swapped > 0 {
-        return Err(NotRead::because(format!(
-            "{} arenas have pages in swap, which are not read",
-            arenas.swapped
-        )));
+        return Err(NotRead::because(format!("{} arenas have pages in swap, which are not read", arenas.swapped)));
     }
     if arenas.unread > 0 {
-        return Err(NotRead::because(format!(
-            "{} arenas or interpreters changed while they were read",
-            arenas.unread
-        )));
+        return Err(NotRead::because(format!("{} arenas or interpreters changed while they were read", arenas.unread)));
     }
     Ok(Objects {
         reader: reader.to_owned(),
@@ -105,9 +99,7 @@ fn types(interpreters: &mut [Interpreter]) -> Vec<OfType> {
     let mut sums: HashMap<Option<String>, OfType> = HashMap::new();
     let collectors = interpreters.iter_mut().filter_map(|it| it.collector.as_mut());
     for of in collectors.flat_map(|collector| std::mem::take(&mut collector.types)) {
-        let sum = sums
-            .entry(of.name.clone())
-            .or_insert_with(|| OfType { name: of.name, ..OfType::default() });
+        let sum = sums.entry(of.name.clone()).or_insert_with(|| OfType { name: of.name, ..OfType::default() });
         sum.count += of.count;
         sum.bytes += of.bytes;
     }

@@ -92,11 +92,7 @@ impl Replica {
     }
 
     /// Reads it now; `None` where its first process is gone. `allocator` names what serves the `malloc` of a process.
-    pub fn read(
-        tree: &Tree,
-        place: Option<&Place>,
-        allocator: impl FnOnce(i32) -> Option<String>,
-    ) -> Option<Self> {
+    pub fn read(tree: &Tree, place: Option<&Place>, allocator: impl FnOnce(i32) -> Option<String>) -> Option<Self> {
         // Of a cgroup the oldest process is the first.
         let identities = tree.pids().iter().filter_map(|&pid| Some((tree::identity(pid)?.0, pid)));
         let (started, pid) = match place {

@@ -201,14 +201,8 @@ fn of_days<'a>(days: impl IntoIterator<Item = &'a Vec<PathBuf>>) -> Recording {
             }
         }
         if let (1.., Some(path)) = (unreadable, files.first()) {
-            let records = if unreadable == 1 {
-                "1 record was"
-            } else {
-                &format!("{unreadable} records were")
-            };
-            recording
-                .notes
-                .push(format!("{}: {records} cut off by a crash and left out", path.display()));
+            let records = if unreadable == 1 { "1 record was" } else { &format!("{unreadable} records were") };
+            recording.notes.push(format!("{}: {records} cut off by a crash and left out", path.display()));
         }
     }
     recording.records.sort_by_key(|record| record.at);
@@ -273,25 +267,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("new/recording");
         let mut writer = Writer::open(&folder, KEEP).unwrap();
-        let times = [
-            "2026-11-20T23:59:00Z",
-            "2026-11-21T00:00:00Z",
-            "2026-11-21T12:00:00.250Z",
-            "2026-11-22T00:00:00Z",
-        ];
+        let times =
+            ["2026-11-20T23:59:00Z", "2026-11-21T00:00:00Z", "2026-11-21T12:00:00.250Z", "2026-11-22T00:00:00Z"];
         for (rss, time) in times.into_iter().enumerate() {
             writer.append(&record(at(time), rss as u64)).unwrap();
         }
-        assert_eq!(
-            names(&folder),
-            ["2026-11-20.jsonl.gz", "2026-11-21.jsonl.gz", "2026-11-22.jsonl"]
-        );
+        assert_eq!(names(&folder), ["2026-11-20.jsonl.gz", "2026-11-21.jsonl.gz", "2026-11-22.jsonl"]);
         assert_eq!(read_rss(&folder), (vec![0, 1, 2, 3], vec![]));
         writer.append(&record(at("2026-11-24T00:00:00Z"), 4)).unwrap();
-        assert_eq!(
-            names(&folder),
-            ["2026-11-21.jsonl.gz", "2026-11-22.jsonl.gz", "2026-11-24.jsonl"]
-        );
+        assert_eq!(names(&folder), ["2026-11-21.jsonl.gz", "2026-11-22.jsonl.gz", "2026-11-24.jsonl"]);
         assert!(matches!(Writer::open(&folder, KEEP), Err(NotOpened::InUse)));
         drop(writer);
         assert!(Writer::open(&folder, KEEP).is_ok());
@@ -302,8 +286,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("2026-11-21.jsonl");
         let mut writer = Writer::open(folder.path(), KEEP).unwrap();
-        for (rss, time) in ["2026-11-21T10:00:00Z", "2026-11-21T10:01:00Z"].into_iter().enumerate()
-        {
+        for (rss, time) in ["2026-11-21T10:00:00Z", "2026-11-21T10:01:00Z"].into_iter().enumerate() {
             writer.append(&record(at(time), rss as u64)).unwrap();
         }
         drop(writer);
@@ -314,11 +297,7 @@ mod tests {
             fs::write(&plain, &whole[..cut]).unwrap();
             let (rss, notes) = read_rss(folder.path());
             let lost = usize::from(cut > first && cut < whole.len() - 1);
-            assert_eq!(
-                (rss.len(), notes.len()),
-                (if cut == whole.len() - 1 { 2 } else { 1 }, lost),
-                "{cut}"
-            );
+            assert_eq!((rss.len(), notes.len()), (if cut == whole.len() - 1 { 2 } else { 1 }, lost), "{cut}");
             // The next record begins a line of its own.
             let mut writer = Writer::open(folder.path(), KEEP).unwrap();
             writer.append(&record(at("2026-11-21T10:02:00Z"), 7)).unwrap();
@@ -327,10 +306,7 @@ mod tests {
         }
         fs::write(&plain, &whole[..first + 50]).unwrap();
         let note = read_rss(folder.path()).1.remove(0);
-        assert!(
-            note.ends_with("2026-11-21.jsonl: 1 record was cut off by a crash and left out"),
-            "{note}"
-        );
+        assert!(note.ends_with("2026-11-21.jsonl: 1 record was cut off by a crash and left out"), "{note}");
     }
 
     #[test]
@@ -366,12 +342,9 @@ mod tests {
         for day in 0..30 {
             let mut lines = String::new();
             for minute in 0..1440 {
-                let time = Timestamp::from_millisecond(
-                    1000 * (begin + day * 86_400 + minute * 60) + random.i64(0..20),
-                )
-                .unwrap();
-                lines += &serde_json::to_string(&record(time, 4096 * random.u64(100_000..130_000)))
+                let time = Timestamp::from_millisecond(1000 * (begin + day * 86_400 + minute * 60) + random.i64(0..20))
                     .unwrap();
+                lines += &serde_json::to_string(&record(time, 4096 * random.u64(100_000..130_000))).unwrap();
                 lines.push('\n');
             }
             let date = day_of(day, begin);
@@ -380,9 +353,8 @@ mod tests {
         let today = day_of(29, begin);
         rotate(folder.path(), today, KEEP * 10).unwrap();
         let files = days(folder.path()).unwrap();
-        let size = |files: &mut dyn Iterator<Item = &PathBuf>| {
-            files.map(|it| fs::metadata(it).unwrap().len()).sum::<u64>()
-        };
+        let size =
+            |files: &mut dyn Iterator<Item = &PathBuf>| files.map(|it| fs::metadata(it).unwrap().len()).sum::<u64>();
         let all = size(&mut files.values().flatten());
         let plain = size(&mut files[&today].iter());
         println!("30 days: {all} bytes, today {plain}, a packed day {}", (all - plain) / 29);

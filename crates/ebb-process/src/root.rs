@@ -116,10 +116,7 @@ mod tests {
         let found = root.resolve(Path::new("/lib/a.so")).unwrap();
         assert_eq!(found, at("usr/lib/a.so.1"));
         assert_eq!(root.inside(&found), Path::new("/usr/lib/a.so.1"));
-        assert_eq!(
-            root.resolve(Path::new("/lib/b.so")).unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
+        assert_eq!(root.resolve(Path::new("/lib/b.so")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(root.resolve(Path::new("/loop")).unwrap_err().raw_os_error(), Some(libc::ELOOP));
     }
 

@@ -46,8 +46,7 @@ pub fn of_name(name: &str) -> Option<Runtime> {
 /// `python3.13t`.
 fn is_free_threaded(name: &str) -> bool {
     let version = name.strip_prefix("python").and_then(|it| it.strip_suffix('t'));
-    version
-        .is_some_and(|it| it.starts_with('3') && it.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    version.is_some_and(|it| it.starts_with('3') && it.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// Whether the program at `path` was made by Go's linker.

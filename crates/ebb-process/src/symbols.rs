@@ -16,9 +16,7 @@ use ebb_inspect::memory::{Memory as _, Unreadable};
 use ebb_inspect::{Mapping, Target};
 use gimli::{Dwarf, EndianArcSlice, RunTimeEndian, SectionId};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{
-    CompressionFormat, Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind,
-};
+use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
 /// Debug sections of a file that are read: more would take too much of our own memory.
 const MOST_DEBUG_BYTES: u64 = 256 << 20;
@@ -222,12 +220,7 @@ impl Symbols {
     }
 
     /// The separate debug file, in the process's root and in ours.
-    fn debug_file(
-        &self,
-        module: &Module,
-        link: Option<&str>,
-        id: Option<&str>,
-    ) -> Option<NamedFile> {
+    fn debug_file(&self, module: &Module, link: Option<&str>, id: Option<&str>) -> Option<NamedFile> {
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let mut places = Vec::new();
         if let Some((first, rest)) = id.and_then(|id| id.split_at_checked(2)) {
@@ -235,8 +228,7 @@ impl Symbols {
         }
         if let Some(link) = link {
             let under = folder.strip_prefix("/").unwrap_or(folder);
-            let folders =
-                [folder.join(".debug"), folder.to_owned(), Path::new("/usr/lib/debug").join(under)];
+            let folders = [folder.join(".debug"), folder.to_owned(), Path::new("/usr/lib/debug").join(under)];
             places.extend(folders.map(|folder| folder.join(link)));
         }
         let both = places.iter().flat_map(|place| [self.target.path_of(place), place.clone()]);
@@ -292,10 +284,7 @@ fn inlined(context: &Context<Slice>, address: u64) -> Vec<Line> {
 
 /// Functions by address.
 fn symbols<'data>(object: &impl Object<'data>) -> Vec<Symbol> {
-    let all = object
-        .symbols()
-        .map(|it| symbol(&it))
-        .chain(object.dynamic_symbols().map(|it| symbol(&it)));
+    let all = object.symbols().map(|it| symbol(&it)).chain(object.dynamic_symbols().map(|it| symbol(&it)));
     let mut symbols: Vec<Symbol> = all.flatten().collect();
     symbols.sort_by_key(|it| (it.start, it.end));
     symbols
@@ -313,8 +302,7 @@ fn symbol<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Symbol> {
 /// Lines of source; nothing where there are none, or too many.
 fn lines<'data>(object: &impl Object<'data>) -> Option<Context<Slice>> {
     object.section_by_name(".debug_info")?;
-    let sections =
-        object.sections().filter(|it| it.name().is_ok_and(|it| it.starts_with(".debug_")));
+    let sections = object.sections().filter(|it| it.name().is_ok_and(|it| it.starts_with(".debug_")));
     if sections.fold(0u64, |sum, it| sum.saturating_add(it.size())) > MOST_DEBUG_BYTES {
         return None;
     }
@@ -354,9 +342,7 @@ fn build_id(bytes: &[u8]) -> Option<String> {
     header.program_headers(endian, bytes).ok()?.iter().find_map(|segment| {
         let mut notes = segment.notes(endian, bytes).ok().flatten()?;
         while let Ok(Some(note)) = notes.next() {
-            if note.name() == object::elf::ELF_NOTE_GNU
-                && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID
-            {
+            if note.name() == object::elf::ELF_NOTE_GNU && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
                 return Some(hex(note.desc()));
             }
         }

@@ -52,9 +52,7 @@ pub enum NotFound {
     #[error("{0} matches several cgroups: {1}")]
     Several(String, String),
     /// Its processes are in several cgroups, where one is wanted.
-    #[error(
-        "the processes called {asked} are in several cgroups: {groups}; name one pid or one of these paths"
-    )]
+    #[error("the processes called {asked} are in several cgroups: {groups}; name one pid or one of these paths")]
     Spread {
         /// The requested name.
         asked: String,
@@ -69,11 +67,7 @@ pub enum NotFound {
 /// Finds the requested target. A number is a pid; a name with a slash is a cgroup; else processes of
 /// that name are taken, then a cgroup that is called so.
 pub fn resolve(asked: &str) -> Result<Resolved, NotFound> {
-    let found = |kind, roots, cgroup| Resolved {
-        target: Target { asked: asked.to_owned(), kind },
-        roots,
-        cgroup,
-    };
+    let found = |kind, roots, cgroup| Resolved { target: Target { asked: asked.to_owned(), kind }, roots, cgroup };
     if let Ok(pid) = asked.parse::<i32>() {
         let stat = Process::new(pid).and_then(|process| process.stat());
         let stat = stat.map_err(|_| NotFound::Pid(pid))?;
@@ -115,10 +109,7 @@ pub fn resolve_in_one_cgroup(asked: &str) -> Result<Resolved, NotFound> {
         let pids: Vec<String> = roots.iter().map(i32::to_string).collect();
         format!("{path} (pid {})", pids.join(", "))
     });
-    Err(NotFound::Spread {
-        asked: asked.to_owned(),
-        groups: described.collect::<Vec<_>>().join(", "),
-    })
+    Err(NotFound::Spread { asked: asked.to_owned(), groups: described.collect::<Vec<_>>().join(", ") })
 }
 
 /// The same processes by the cgroups of the first of each: one entry for each cgroup.
@@ -211,10 +202,7 @@ fn of_name(name: &str) -> Vec<i32> {
     for process in all_processes().into_iter().flatten().flatten() {
         let Ok(stat) = process.stat() else { continue };
         parents.insert(process.pid, stat.ppid);
-        if !is_own(process.pid)
-            && is_called(&process, &stat.comm, name)
-            && shown_by(process.pid).is_some()
-        {
+        if !is_own(process.pid) && is_called(&process, &stat.comm, name) && shown_by(process.pid).is_some() {
             matching.insert(process.pid);
         }
     }
@@ -285,10 +273,7 @@ mod tests {
             let stat = <Stat as procfs::FromRead>::from_read(text.as_bytes()).unwrap();
             without_memory(&stat, goes_on).map(|why| why.to_string())
         };
-        assert_eq!(
-            of(kthreadd, true).as_deref(),
-            Some("2 (kthreadd) is a kernel thread: it has no memory of its own")
-        );
+        assert_eq!(of(kthreadd, true).as_deref(), Some("2 (kthreadd) is a kernel thread: it has no memory of its own"));
         let zombies = of(zombie, false).unwrap();
         assert!(zombies.starts_with("process 77 (sh) is a zombie: "), "{zombies}");
         assert!(zombies.contains("its parent 76"), "{zombies}");

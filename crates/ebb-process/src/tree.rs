@@ -76,10 +76,7 @@ impl Tree {
     /// itself a subreaper and asks for its own tree.
     pub fn of(pid: i32) -> io::Result<Self> {
         if !fs::exists(format!("/proc/{pid}"))? {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("process {pid} has ended"),
-            ));
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")));
         }
         let mut children = listed_by_parent()?;
         let mut pids = vec![pid];
@@ -108,16 +105,8 @@ impl Tree {
     /// sample: no memory is looked at.
     pub fn cpu_s(&self) -> f64 {
         let ticks = procfs::ticks_per_second() as f64;
-        let stats = self
-            .pids
-            .iter()
-            .filter_map(|&pid| Process::new(pid).and_then(|process| process.stat()).ok());
-        stats
-            .map(|stat| {
-                (stat.utime + stat.stime) as f64 / ticks
-                    + (stat.cutime + stat.cstime) as f64 / ticks
-            })
-            .sum()
+        let stats = self.pids.iter().filter_map(|&pid| Process::new(pid).and_then(|process| process.stat()).ok());
+        stats.map(|stat| (stat.utime + stat.stime) as f64 / ticks + (stat.cutime + stat.cstime) as f64 / ticks).sum()
     }
 
     /// What the tree uses now.

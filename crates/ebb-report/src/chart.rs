@@ -37,10 +37,7 @@ struct Axes {
 
 impl Axes {
     fn x(&self, at_s: f64) -> f64 {
-        tenths(
-            self.size.left
-                + at_s / self.end_s * (self.size.width - self.size.left - self.size.right),
-        )
+        tenths(self.size.left + at_s / self.end_s * (self.size.width - self.size.left - self.size.right))
     }
 
     fn y(&self, mb: f64) -> f64 {
@@ -62,8 +59,7 @@ pub fn draw(timeline: &Timeline, size: Size) -> Result<String, minijinja::Error>
     let top_mb = (timeline.highest_mb * 1.04 / step).ceil() * step;
     let axes = Axes { size, end_s: timeline.end_s, top_mb };
     let scale = TimeScale::of(timeline.end_s);
-    let time_step =
-        nice_step(timeline.end_s / scale.seconds / if size.is_narrow() { 4.0 } else { 8.0 });
+    let time_step = nice_step(timeline.end_s / scale.seconds / if size.is_narrow() { 4.0 } else { 8.0 });
     let ticks_y = (0..=(top_mb / step).round() as u32).map(|tick| {
         let mb = f64::from(tick) * step;
         json!({ "at": axes.y(mb), "text": mb.to_string() })
@@ -137,10 +133,8 @@ fn paths(axes: &Axes, line: &Line) -> Value {
 fn labels(axes: &Axes, lines: &[Line]) -> Vec<Value> {
     let narrow = axes.size.is_narrow();
     let gap = if narrow { 12.0 } else { 16.0 };
-    let mut labels: Vec<(f64, f64, &Line)> = lines
-        .iter()
-        .filter_map(|line| line.median.last().map(|(_, mb)| (axes.y(*mb), axes.y(*mb), line)))
-        .collect();
+    let mut labels: Vec<(f64, f64, &Line)> =
+        lines.iter().filter_map(|line| line.median.last().map(|(_, mb)| (axes.y(*mb), axes.y(*mb), line))).collect();
     labels.sort_by(|left, right| left.0.total_cmp(&right.0));
     let mut above = axes.size.top - gap;
     for label in &mut labels {

@@ -73,8 +73,7 @@ fn notes(out: &mut String, snapshot: &Snapshot) {
     for process in &snapshot.processes {
         let heap = process.heap.iter().flat_map(|heap| heap.notes.clone());
         for note in heap.chain(process.python.iter().flat_map(python::lines)) {
-            let known =
-                notes.iter_mut().find(|(text, name, _)| *text == note && *name == process.name);
+            let known = notes.iter_mut().find(|(text, name, _)| *text == note && *name == process.name);
             let pid = process.pid.to_string();
             match known {
                 Some((_, _, pids)) => pids.push(pid),
@@ -94,11 +93,7 @@ fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
         [label(line.cause).to_owned(), mb(line.bytes as i64), note]
     };
     let mut rows: Vec<[String; 3]> = ledger.lines.iter().map(row).collect();
-    rows.push([
-        "remainder".into(),
-        signed(ledger.remainder),
-        "what changed between two readings".into(),
-    ]);
+    rows.push(["remainder".into(), signed(ledger.remainder), "what changed between two readings".into()]);
     rows.push([
         format!("{} ({measure})", count(snapshot.processes.len() as u64, "process")),
         mb(ledger.total as i64),
@@ -109,8 +104,8 @@ fn ledger(ledger: &Ledger, snapshot: &Snapshot) -> String {
 
 fn cgroup_ledger(cgroup: &Cgroup) -> String {
     let parts = &cgroup.parts;
-    let working_set = Option::zip(cgroup.usage, parts.inactive_file)
-        .map(|(usage, inactive)| usage.saturating_sub(inactive));
+    let working_set =
+        Option::zip(cgroup.usage, parts.inactive_file).map(|(usage, inactive)| usage.saturating_sub(inactive));
     let of = cgroup.limit_of.as_ref().filter(|path| **path != cgroup.path);
     let of = of.map_or_else(String::new, |path| format!("of {path}"));
     let processes = count(cgroup.pids.len() as u64, "process");
@@ -133,9 +128,8 @@ fn cgroup_ledger(cgroup: &Cgroup) -> String {
         ("high", cgroup.high, "the kernel slows down above it"),
         ("peak", cgroup.peak, ""),
     ];
-    let row = |(label, bytes, note): (&str, Option<u64>, &str)| {
-        Some([label.to_owned(), mb(bytes? as i64), note.to_owned()])
-    };
+    let row =
+        |(label, bytes, note): (&str, Option<u64>, &str)| Some([label.to_owned(), mb(bytes? as i64), note.to_owned()]);
     let rows: Vec<_> = rows.into_iter().filter_map(row).collect();
     let title = format!("cgroup v{} {}", cgroup.version, cgroup.path);
     draw([&title, "MB", ""], &rows)
@@ -155,11 +149,9 @@ fn stress(cgroup: &Cgroup) -> Option<String> {
     let lines: Vec<String> = [
         times(stress.oom_kills, "processes OOM-killed"),
         times(stress.limit_hits, "times at a limit"),
-        times(stress.throttled_periods, "periods throttled by the CPU quota").map(|text| {
-            match stress.throttled_s {
-                Some(seconds) => format!("{text} ({seconds:.1} s)"),
-                None => text,
-            }
+        times(stress.throttled_periods, "periods throttled by the CPU quota").map(|text| match stress.throttled_s {
+            Some(seconds) => format!("{text} ({seconds:.1} s)"),
+            None => text,
         }),
         percent(stress.memory_some_60, "some task waited for memory"),
         percent(stress.memory_full_60, "all tasks waited for memory"),
@@ -305,10 +297,7 @@ mod tests {
                     usage: Some(400_000_000),
                     limit: Some(500_000_000),
                     limit_of: Some("/a".into()),
-                    parts: CgroupParts {
-                        inactive_file: Some(90_000_000),
-                        ..CgroupParts::default()
-                    },
+                    parts: CgroupParts { inactive_file: Some(90_000_000), ..CgroupParts::default() },
                     stress: Stress {
                         oom_kills: Some(2),
                         throttled_periods: Some(3),
@@ -324,11 +313,7 @@ mod tests {
                     why: "closed".into(),
                     remedy: Some("Be root.".into()),
                 }],
-                ..example::snapshot(vec![Process {
-                    pid: 7,
-                    memory: Some(BTreeMap::new()),
-                    ..Process::default()
-                }])
+                ..example::snapshot(vec![Process { pid: 7, memory: Some(BTreeMap::new()), ..Process::default() }])
             },
         }
     }
@@ -364,10 +349,7 @@ mod tests {
         let text = render(&[diagnosis()], Form::Short(80));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "Retention: much.");
-        assert!(
-            lines[1].starts_with("At 80 % of the limit: 400 of 500 MB, 100 MB left (limit of /a)"),
-            "{text}"
-        );
+        assert!(lines[1].starts_with("At 80 % of the limit: 400 of 500 MB, 100 MB left (limit of /a)"), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("2 processes were OOM-killed"), "{text}");
         assert!(text.contains("Memory: 301 MB freed in whole pages"), "{text}");
@@ -385,9 +367,8 @@ mod tests {
         long.verdict.sentence = format!("Retention: of much; {words}");
         long.verdict.next = Some(format!("ebb compare WORKLOAD: {words}"));
         long.snapshot.missing[0].why = words.clone();
-        long.snapshot.processes = (0..40)
-            .map(|pid| Process { pid, name: format!("service-{pid}"), ..Process::default() })
-            .collect();
+        long.snapshot.processes =
+            (0..40).map(|pid| Process { pid, name: format!("service-{pid}"), ..Process::default() }).collect();
         let text = render(&[long], Form::Short(80));
         assert!(text.lines().count() <= short::MOST_LINES, "{text}");
         assert!(text.starts_with("Retention: of much.\nAt 80 % of the limit"), "{text}");

@@ -11,8 +11,7 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 /// Patterns of the lines; the first is solid.
-pub const DASHES: [&str; 8] =
-    ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3", "20 3", "6 2 6 6"];
+pub const DASHES: [&str; 8] = ["", "7 3", "10 3 2 3", "4 2", "14 4", "12 3 2 3 2 3", "20 3", "6 2 6 6"];
 
 /// Number of colours that the page defines as `--line-0` and so on.
 #[cfg(test)]
@@ -59,8 +58,7 @@ pub fn strokes(variants: &[Variant]) -> Vec<Stroke> {
             let with = strokes.iter().filter(|it| it.dashes == dashes);
             with.filter(|it| !same || it.colour == colour).count()
         };
-        let dashes =
-            DASHES.into_iter().min_by_key(|dashes| (used(dashes, true), used(dashes, false)));
+        let dashes = DASHES.into_iter().min_by_key(|dashes| (used(dashes, true), used(dashes, false)));
         strokes.push(Stroke { colour, dashes: dashes.unwrap_or_default() });
     }
     strokes
@@ -80,25 +78,11 @@ pub struct Size {
 }
 
 /// For a desktop: labels at the ends of the lines.
-pub const WIDE: Size = Size {
-    width: 1040.0,
-    height: 440.0,
-    left: 56.0,
-    right: 178.0,
-    top: 34.0,
-    bottom: 44.0,
-    class: "wide",
-};
+pub const WIDE: Size =
+    Size { width: 1040.0, height: 440.0, left: 56.0, right: 178.0, top: 34.0, bottom: 44.0, class: "wide" };
 /// For a phone: short labels at the ends, the legend has the names.
-pub const NARROW: Size = Size {
-    width: 358.0,
-    height: 330.0,
-    left: 40.0,
-    right: 22.0,
-    top: 26.0,
-    bottom: 40.0,
-    class: "narrow",
-};
+pub const NARROW: Size =
+    Size { width: 358.0, height: 330.0, left: 40.0, right: 22.0, top: 26.0, bottom: 40.0, class: "narrow" };
 
 impl Size {
     /// Where the plot ends.
@@ -115,11 +99,7 @@ impl Size {
 /// 1, 2 or 5 times a power of ten, not below `rough`.
 pub(super) fn nice_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.max(1e-3).log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= rough)
-        .unwrap_or(power * 10.0)
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough).unwrap_or(power * 10.0)
 }
 
 /// To one decimal: more would only make the page bigger.
@@ -137,10 +117,7 @@ pub(super) fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 /// Fills in the template of a drawing; what is put in is escaped.
-pub(super) fn fill(
-    template: &str,
-    contents: &serde_json::Value,
-) -> Result<String, minijinja::Error> {
+pub(super) fn fill(template: &str, contents: &serde_json::Value) -> Result<String, minijinja::Error> {
     // The name's ending switches escaping on.
     Environment::new().render_named_str("drawing.html", template, Serde(contents))
 }
@@ -152,8 +129,7 @@ mod tests {
     #[test]
     fn an_allocator_has_one_colour_whatever_is_compared() {
         let variant = |(name, allocator): &(&str, &str)| Variant::new(name, allocator);
-        let strokes_of =
-            |names: &[(&str, &str)]| strokes(&names.iter().map(variant).collect::<Vec<_>>());
+        let strokes_of = |names: &[(&str, &str)]| strokes(&names.iter().map(variant).collect::<Vec<_>>());
         let one = strokes_of(&[("glibc", "glibc"), ("ebbmalloc", "ebbmalloc")]);
         let other = strokes_of(&[
             ("jemalloc", "jemalloc"),
@@ -163,11 +139,9 @@ mod tests {
         ]);
         assert_eq!(one[1].colour, other[1].colour);
         assert_eq!(other[0].colour, other[3].colour);
-        let colours: std::collections::BTreeSet<usize> =
-            other.iter().map(|stroke| stroke.colour).collect();
+        let colours: std::collections::BTreeSet<usize> = other.iter().map(|stroke| stroke.colour).collect();
         assert_eq!(colours.len(), 3, "another file has a colour of its own");
-        let dashes: std::collections::BTreeSet<&str> =
-            other.iter().map(|stroke| stroke.dashes).collect();
+        let dashes: std::collections::BTreeSet<&str> = other.iter().map(|stroke| stroke.dashes).collect();
         assert_eq!(dashes.len(), 4, "no two lines have one pattern");
         let all = OF_ALLOCATORS.iter().map(|(_, colour)| *colour);
         let mut all: Vec<usize> = all.chain(OF_OTHERS).collect();

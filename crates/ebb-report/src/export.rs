@@ -10,14 +10,8 @@ use ebb_trial::results::sureness::Disturbance;
 use ebb_trial::results::{Column, Figure, Trial, Unit, Variant};
 
 /// Columns whose spread and difference to the first variant are in the CSV, too.
-const IN_FULL: [Column; 6] = [
-    Column::AfterRest,
-    Column::Peak,
-    Column::Typical,
-    Column::Cpu,
-    Column::Throughput,
-    Column::P99,
-];
+const IN_FULL: [Column; 6] =
+    [Column::AfterRest, Column::Peak, Column::Typical, Column::Cpu, Column::Throughput, Column::P99];
 /// What the Markdown has of each of [`IN_FULL`]: whether a column of differences follows.
 const IN_MARKDOWN: [(Column, bool); 6] = [
     (Column::AfterRest, true),
@@ -137,9 +131,8 @@ pub fn markdown(trial: &Trial) -> String {
 fn cells_of(trial: &Trial, figure: Option<&Figure>, column: Column, versus: bool) -> Vec<String> {
     let unit = column.unit();
     let median = figure.map(|figure| tables::absolute(figure, unit));
-    let difference = figure
-        .filter(|figure| figure.versus_first.is_some())
-        .map(|figure| tables::difference(trial)(figure, unit));
+    let difference =
+        figure.filter(|figure| figure.versus_first.is_some()).map(|figure| tables::difference(trial)(figure, unit));
     let text = |cell: Option<Cell>| cell.map_or_else(String::new, |cell| cell.in_one_line());
     let cells = std::iter::once(text(median));
     cells.chain(versus.then(|| text(difference))).collect()
@@ -164,11 +157,7 @@ fn memory_disturbed(variant: &Variant) -> Option<bool> {
 }
 
 /// A disturbance is known from one run; its absence only where every run was measured.
-fn known(
-    variant: &Variant,
-    is_disturbed: bool,
-    share: fn(&Disturbance) -> Option<f64>,
-) -> Option<bool> {
+fn known(variant: &Variant, is_disturbed: bool, share: fn(&Disturbance) -> Option<f64>) -> Option<bool> {
     let mut runs = variant.complete().peekable();
     runs.peek()?;
     let all_measured = runs.all(|run| share(&run.disturbance).is_some());
@@ -249,8 +238,7 @@ mod tests {
                 run.disturbance.others_cpu_share = share;
             }
         };
-        for (share, disturbed) in [(None, None), (Some(0.0), Some(false)), (Some(0.5), Some(true))]
-        {
+        for (share, disturbed) in [(None, None), (Some(0.0), Some(false)), (Some(0.5), Some(true))] {
             set(&mut variant, share);
             assert_eq!(times_disturbed(&variant), disturbed);
         }

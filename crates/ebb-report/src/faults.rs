@@ -89,9 +89,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_has_no_price() {
-        let faults = |refaults: [Option<f64>; 2]| {
-            trial(&[(200_000.0, refaults[0]), (100_000.0, refaults[1])])
-        };
+        let faults = |refaults: [Option<f64>; 2]| trial(&[(200_000.0, refaults[0]), (100_000.0, refaults[1])]);
         let without = |refaults, fault_s, return_s| {
             let mut trial = faults(refaults);
             trial.machine.page_fault_s = fault_s;
@@ -100,16 +98,8 @@ mod tests {
         };
         let touched = [Some(1.0), Some(1.0)];
         for (what, trial, end) in [
-            (
-                "one touched nothing",
-                faults([Some(0.0), Some(50_000.0)]),
-                Some("at least: ebbmalloc 0.10 s."),
-            ),
-            (
-                "nobody touched anything",
-                faults([Some(0.0), Some(0.0)]),
-                Some("cost: glibc 0.30 s, ebbmalloc 0.15 s."),
-            ),
+            ("one touched nothing", faults([Some(0.0), Some(50_000.0)]), Some("at least: ebbmalloc 0.10 s.")),
+            ("nobody touched anything", faults([Some(0.0), Some(0.0)]), Some("cost: glibc 0.30 s, ebbmalloc 0.15 s.")),
             ("no refaults", faults([None, None]), Some("cost: glibc 0.30 s, ebbmalloc 0.15 s.")),
             (
                 "no cost of a return",

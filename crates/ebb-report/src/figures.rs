@@ -71,8 +71,8 @@ pub const FIGURES: [Figure; 4] = [
     ("replicas, mean (most)", |it| format!("{:.1} ({})", it.replicas, it.most)),
     ("replicas started", |it| it.started.to_string()),
     ("VPA request, MB (bounds)", |it| {
-        let [request, lower, upper] = [it.vertical.request, it.vertical.lower, it.vertical.upper]
-            .map(|bytes| plain(bytes as f64, Unit::Bytes));
+        let [request, lower, upper] =
+            [it.vertical.request, it.vertical.lower, it.vertical.upper].map(|bytes| plain(bytes as f64, Unit::Bytes));
         format!("{request} ({lower} … {upper})")
     }),
     ("VPA restarts", |it| it.vertical.restarts.to_string()),
@@ -90,12 +90,7 @@ pub fn step_at(step: &FloorStep, when: &str) -> String {
         [] => String::new(),
         events => format!(", after {}", events.join(", ")),
     };
-    format!(
-        "step of the floor at {when}: {} MB ({} to {}){events}",
-        mb(step.bytes),
-        mb(step.low),
-        mb(step.high)
-    )
+    format!("step of the floor at {when}: {} MB ({} to {}){events}", mb(step.bytes), mb(step.low), mb(step.high))
 }
 
 /// The kinds of event that raise the floor.

@@ -59,14 +59,7 @@ fn has_price(ranking: &Ranking) -> bool {
 }
 
 fn headings(ranking: &Ranking, by: &str) -> Vec<String> {
-    let columns = [
-        "MB held, mean",
-        "at own peaks",
-        "at node peaks",
-        "OOM kills",
-        "scale-outs",
-        "data, looks",
-    ];
+    let columns = ["MB held, mean", "at own peaks", "at node peaks", "OOM kills", "scale-outs", "data, looks"];
     let money = has_price(ranking).then_some("saved per month");
     let all = std::iter::once(by).chain(columns).chain(money);
     all.map(str::to_owned).collect()
@@ -100,9 +93,7 @@ fn figure(figure: &Figure, row: &Row) -> String {
         return "not read".to_owned();
     }
     let mb = |bytes: f64| plain(bytes, Unit::Bytes);
-    let interval = figure
-        .interval
-        .map_or(String::new(), |(low, high)| format!("\n{} … {}", mb(low), mb(high)));
+    let interval = figure.interval.map_or(String::new(), |(low, high)| format!("\n{} … {}", mb(low), mb(high)));
     format!("{}{interval}", mb(figure.bytes))
 }
 
@@ -118,21 +109,11 @@ fn money(money: &Money) -> String {
 }
 
 /// The page: the answer, the first workloads in one picture, the table.
-pub fn render_page(
-    ranking: &Ranking,
-    by: &str,
-    top: usize,
-    zone: &TimeZone,
-) -> Result<String, String> {
+pub fn render_page(ranking: &Ranking, by: &str, top: usize, zone: &TimeZone) -> Result<String, String> {
     page(ranking, by, top, zone).map_err(|error| error.to_string())
 }
 
-fn page(
-    ranking: &Ranking,
-    by: &str,
-    top: usize,
-    zone: &TimeZone,
-) -> Result<String, minijinja::Error> {
+fn page(ranking: &Ranking, by: &str, top: usize, zone: &TimeZone) -> Result<String, minijinja::Error> {
     let line = |(variant, row): (usize, &Row)| Line {
         variant,
         name: row.name.clone(),
@@ -142,10 +123,8 @@ fn page(
     };
     let lines = ranking.rows.iter().take(LINES).enumerate().map(line);
     let timeline = Timeline::of_lines(lines.collect(), "since the beginning");
-    let legend = timeline
-        .lines
-        .iter()
-        .map(|line| json!({ "variant": line.variant, "name": line.name, "stroke": line.stroke }));
+    let legend =
+        timeline.lines.iter().map(|line| json!({ "variant": line.variant, "name": line.name, "stroke": line.stroke }));
     let wide = chart::draw(&timeline, WIDE)?;
     let contents = json!({
         "script": include_str!("page/page.js"),
@@ -168,9 +147,7 @@ pub fn render_list(list: &[Watched]) -> String {
     if list.is_empty() {
         return "No live heap grows, every preloaded allocator serves, and no retention came back.\n".to_owned();
     }
-    let entry = |watched: &Watched| {
-        format!("{}\n  {}\n  next, {}\n", watched.name, watched.evidence, watched.next)
-    };
+    let entry = |watched: &Watched| format!("{}\n  {}\n  next, {}\n", watched.name, watched.evidence, watched.next);
     list.iter().map(entry).collect()
 }
 
@@ -224,9 +201,7 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_names_are_escaped() {
         let page = render_page(&ranking(), "workload", 9, &TimeZone::UTC).unwrap();
-        for expected in
-            ["<!doctype html>", "<wbr>&lt;api&gt;", "class=\"plot wide\"", "not read", "</html>"]
-        {
+        for expected in ["<!doctype html>", "<wbr>&lt;api&gt;", "class=\"plot wide\"", "not read", "</html>"] {
             assert!(page.contains(expected), "{expected} is not in\n{page}");
         }
         for network in ["http://", "https://", "src=", "url(", "NaN", "<api>"] {

@@ -18,9 +18,7 @@ pub fn render(growth: &Growth, form: Form) -> String {
             for line in wrap(&growth.verdict.sentence, columns, 2) {
                 let _ = writeln!(out, "{line}");
             }
-            let moves = |trend: &&Trend| {
-                trend.series == Series::Total || trend.from.abs_diff(trend.to) >= LEAST_MOVE
-            };
+            let moves = |trend: &&Trend| trend.series == Series::Total || trend.from.abs_diff(trend.to) >= LEAST_MOVE;
             for trend in growth.trends.iter().filter(moves) {
                 let _ = writeln!(out, "{}", line(trend));
             }
@@ -70,18 +68,9 @@ fn line(trend: &Trend) -> String {
     };
     let hourly = |bytes_per_s: f64| format!("{:+.1}", bytes_per_s * 3600.0 / 1e6);
     let slope = trend.slope.map_or("no slope".to_owned(), |slope| {
-        format!(
-            "{} MB per hour ({} to {})",
-            hourly(slope.bytes_per_s),
-            hourly(slope.low),
-            hourly(slope.high)
-        )
+        format!("{} MB per hour ({} to {})", hourly(slope.bytes_per_s), hourly(slope.low), hourly(slope.high))
     });
-    format!(
-        "{mark}{name}: floors from {:.1} to {:.1} MB, {slope}",
-        trend.from as f64 / 1e6,
-        trend.to as f64 / 1e6
-    )
+    format!("{mark}{name}: floors from {:.1} to {:.1} MB, {slope}", trend.from as f64 / 1e6, trend.to as f64 / 1e6)
 }
 
 /// The steps of the floor, and the events that they follow. The short form has the largest step only.
@@ -103,8 +92,7 @@ fn rests(growth: &Growth) -> Option<String> {
     const MOST_TIMES: usize = 4;
     let found = growth.rests.as_ref()?;
     let count = found.rests.len();
-    let mut times: Vec<String> =
-        found.rests.iter().take(MOST_TIMES).map(|rest| duration(rest.at_s)).collect();
+    let mut times: Vec<String> = found.rests.iter().take(MOST_TIMES).map(|rest| duration(rest.at_s)).collect();
     if count > MOST_TIMES {
         times.push(format!("{} more", count - MOST_TIMES));
     }
@@ -148,12 +136,6 @@ fn change_line(change: &Change) -> String {
                 change.growth() as f64 / 1e6
             )
         }
-        Unit::Count => format!(
-            "{mark} {}: {} to {} ({:+})",
-            change.what,
-            change.before,
-            change.after,
-            change.growth()
-        ),
+        Unit::Count => format!("{mark} {}: {} to {} ({:+})", change.what, change.before, change.after, change.growth()),
     }
 }

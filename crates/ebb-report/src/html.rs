@@ -171,10 +171,8 @@ pub(super) fn data(timeline: &Timeline) -> String {
         let points = line.median.iter().map(|(at_s, mb)| (tenths(*at_s), tenths(*mb)));
         json!({ "variant": line.variant, "name": line.name, "points": points.collect::<Vec<_>>() })
     });
-    let phases = timeline
-        .shades
-        .iter()
-        .map(|shade| json!({ "name": shade.name, "round": shade.round, "to_s": shade.to_s }));
+    let phases =
+        timeline.shades.iter().map(|shade| json!({ "name": shade.name, "round": shade.round, "to_s": shade.to_s }));
     let data = json!({
         "end_s": timeline.end_s,
         "scale": TimeScale::of(timeline.end_s),
@@ -195,11 +193,7 @@ mod tests {
     fn the_page_is_whole_and_needs_no_network() {
         let page = render(&example::trial()).unwrap();
         for expected in [
-            "<!doctype html>",
-            "ebbmalloc holds 61 MB",
-            "class=\"plot wide\"",
-            "class=\"plot narrow\"",
-            "tcmalloc",
+            "<!doctype html>", "ebbmalloc holds 61 MB", "class=\"plot wide\"", "class=\"plot narrow\"", "tcmalloc",
             "</html>",
         ] {
             assert!(page.contains(expected), "{expected}");
@@ -231,10 +225,7 @@ mod tests {
                 ],
             ),
             (|trial| trial.verdict.kind = VerdictKind::NothingToGain, &[(false, "ebb fix")]),
-            (
-                |trial| trial.variants[0].name = "</script><script>alert(1)".into(),
-                &[(false, "<script>alert(1)")],
-            ),
+            (|trial| trial.variants[0].name = "</script><script>alert(1)".into(), &[(false, "<script>alert(1)")]),
             (
                 |trial| {
                     for variant in &mut trial.variants {
@@ -257,13 +248,11 @@ mod tests {
 
     /// The colours of one mode, by their names.
     fn colours(css: &str) -> std::collections::BTreeMap<String, [f64; 3]> {
-        let declared =
-            css.lines().filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';'));
+        let declared = css.lines().filter_map(|line| line.trim().strip_prefix("--")?.strip_suffix(';'));
         declared
             .filter_map(|line| {
                 let (name, value) = line.split_once(": #")?;
-                let channel =
-                    |at: usize| u8::from_str_radix(value.get(at..at + 2)?, 16).ok().map(f64::from);
+                let channel = |at: usize| u8::from_str_radix(value.get(at..at + 2)?, 16).ok().map(f64::from);
                 Some((name.to_owned(), [channel(0)?, channel(2)?, channel(4)?]))
             })
             .collect()
@@ -275,9 +264,8 @@ mod tests {
             let share = value / 255.0;
             if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
         };
-        let luminance = |[red, green, blue]: [f64; 3]| {
-            0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
-        };
+        let luminance =
+            |[red, green, blue]: [f64; 3]| 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
         let (one, other) = (luminance(one), luminance(other));
         (one.max(other) + 0.05) / (one.min(other) + 0.05)
     }
@@ -285,18 +273,14 @@ mod tests {
     #[test]
     fn text_and_lines_can_be_read_in_both_modes() {
         let css = include_str!("page/page.css");
-        let (light, dark) =
-            css.split_once("@media screen and (prefers-color-scheme: dark)").unwrap();
+        let (light, dark) = css.split_once("@media screen and (prefers-color-scheme: dark)").unwrap();
         for (mode, text) in [("light", light), ("dark", dark)] {
             let colours = colours(text);
             let lines: Vec<String> = (0..COLOURS).map(|line| format!("line-{line}")).collect();
             for name in lines.iter().map(String::as_str).chain(["ink", "soft", "accent"]) {
                 for ground in ["panel", "paper"] {
                     let ratio = contrast(colours[name], colours[ground]);
-                    assert!(
-                        ratio >= 4.5,
-                        "{mode}: {name} on {ground} has a contrast of {ratio:.2}"
-                    );
+                    assert!(ratio >= 4.5, "{mode}: {name} on {ground} has a contrast of {ratio:.2}");
                 }
             }
         }

@@ -9,8 +9,7 @@ use ebb_trial::results::{Run, Trial, Variant};
 use serde_json::json;
 
 /// The quantiles of the table.
-pub const QUANTILES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)];
+pub const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)];
 
 /// The latencies of one variant.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,12 +52,7 @@ pub fn of(trial: &Trial) -> Vec<Distribution> {
         let cells: Option<Vec<_>> = loads.map(|load| load.histogram_ms.as_ref()).collect();
         let cells = ebb_statistics::merge_cells(cells?.into_iter().flatten());
         let any = cells.iter().any(|(upper, count)| *count > 0 && *upper > 0.0);
-        any.then(|| Distribution {
-            variant,
-            name: facts.name.clone(),
-            stroke: strokes[variant],
-            cells,
-        })
+        any.then(|| Distribution { variant, name: facts.name.clone(), stroke: strokes[variant], cells })
     };
     trial.variants.iter().enumerate().filter_map(one).collect()
 }

@@ -19,8 +19,7 @@ pub fn render(life: &Life, columns: usize) -> String {
     }
     let _ = writeln!(out, "{}", table(&life.phases));
     for phase in &life.phases {
-        let Some(left) = phase.left.as_ref().filter(|it| it.total.unsigned_abs() >= LEAST_CHANGE)
-        else {
+        let Some(left) = phase.left.as_ref().filter(|it| it.total.unsigned_abs() >= LEAST_CHANGE) else {
             continue;
         };
         let _ = writeln!(out, "\n{}", phase.label);
@@ -40,9 +39,7 @@ fn table(phases: &[Phase]) -> String {
     table.set_header(["phase", "at", "MB", "left", "live", "held", "other"]);
     for phase in phases {
         let left = phase.left.as_ref();
-        let of = |figure: fn(&Left) -> Option<i64>| {
-            left.and_then(figure).map_or_else(String::new, signed)
-        };
+        let of = |figure: fn(&Left) -> Option<i64>| left.and_then(figure).map_or_else(String::new, signed);
         let at = phase.at_s.map_or_else(String::new, duration);
         let total = format!("{:.1}", phase.total as f64 / 1e6);
         table.add_row([
@@ -66,8 +63,7 @@ fn explained(left: &Left) -> Vec<String> {
     let list = |all: Vec<&Suspect>| all.into_iter().map(suspect).collect::<Vec<_>>().join(", ");
     let (known, unknown): (Vec<&Suspect>, Vec<&Suspect>) =
         left.suspects.iter().partition(|suspect| suspect.bytes.is_some());
-    let (out, part): (Vec<&Suspect>, Vec<&Suspect>) =
-        known.into_iter().partition(|it| it.ruled_out);
+    let (out, part): (Vec<&Suspect>, Vec<&Suspect>) = known.into_iter().partition(|it| it.ruled_out);
     let lines = [("has a part", part), ("ruled out", out), ("not known", unknown)];
     let lines = lines.into_iter().filter(|(_, all)| !all.is_empty());
     lines.map(|(what, all)| format!("{what}: {}", list(all))).collect()

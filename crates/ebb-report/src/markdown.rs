@@ -46,11 +46,7 @@ pub fn render(trial: &Trial) -> String {
     for variant in &trial.variants {
         let preloaded: Vec<String> =
             variant.preloaded().iter().map(|path| escape(&path.display().to_string())).collect();
-        let preloaded = if preloaded.is_empty() {
-            escape(&variant.without_preload())
-        } else {
-            preloaded.join("<br>")
-        };
+        let preloaded = if preloaded.is_empty() { escape(&variant.without_preload()) } else { preloaded.join("<br>") };
         let command = variant.command_line(&trial.workload);
         let env: Vec<String> = variant
             .env
@@ -59,8 +55,7 @@ pub fn render(trial: &Trial) -> String {
             .chain(command)
             .map(|text| format!("`{text}`"))
             .collect();
-        let _ =
-            writeln!(out, "| {} | {} | {} |", escape(&variant.name), preloaded, env.join("<br>"));
+        let _ = writeln!(out, "| {} | {} | {} |", escape(&variant.name), preloaded, env.join("<br>"));
     }
     out
 }

@@ -27,11 +27,7 @@ pub struct FloorSteps {
 type Bytes = Family<Vec<(&'static str, String)>, Gauge<i64, AtomicI64>>;
 
 /// The text. `heaps_read_s` is how many seconds ago the heaps were read.
-pub fn render(
-    diagnosis: &Diagnosis,
-    heaps_read_s: f64,
-    steps: &FloorSteps,
-) -> Result<String, std::fmt::Error> {
+pub fn render(diagnosis: &Diagnosis, heaps_read_s: f64, steps: &FloorSteps) -> Result<String, std::fmt::Error> {
     let snapshot = &diagnosis.snapshot;
     let mut registry = Registry::with_prefix("ebb");
     let memory = Bytes::default();
@@ -48,8 +44,8 @@ pub fn render(
     let cgroup = Bytes::default();
     if let Some(group) = &snapshot.cgroup {
         let parts = &group.parts;
-        let working_set = Option::zip(group.usage, parts.inactive_file)
-            .map(|(usage, inactive)| usage.saturating_sub(inactive));
+        let working_set =
+            Option::zip(group.usage, parts.inactive_file).map(|(usage, inactive)| usage.saturating_sub(inactive));
         for (name, bytes) in [
             ("usage", group.usage),
             ("limit", group.limit),
@@ -66,12 +62,7 @@ pub fn render(
             }
         }
     }
-    registry.register_with_unit(
-        "cgroup",
-        "Memory charged to the target's cgroup, by kind",
-        Unit::Bytes,
-        cgroup,
-    );
+    registry.register_with_unit("cgroup", "Memory charged to the target's cgroup, by kind", Unit::Bytes, cgroup);
     let processes: Gauge<i64, AtomicI64> = Gauge::default();
     processes.set(snapshot.processes.len() as i64);
     registry.register("processes", "Processes of the target", processes);
@@ -129,12 +120,7 @@ mod tests {
     #[test]
     fn figures_have_names_units_and_labels() {
         let diagnosis = Diagnosis {
-            verdict: Verdict {
-                kind: VerdictKind::InUse,
-                main: None,
-                sentence: String::new(),
-                next: None,
-            },
+            verdict: Verdict { kind: VerdictKind::InUse, main: None, sentence: String::new(), next: None },
             ledger: Ledger {
                 lines: vec![Line { cause: Cause::Trimmable, bytes: 7, note: None }],
                 remainder: -3,

@@ -24,11 +24,7 @@ impl Note {
 
     /// What it is about, and what happened.
     pub(super) fn sentence(&self) -> String {
-        if self.about.is_empty() {
-            self.text.clone()
-        } else {
-            format!("{}: {}", self.about, self.text)
-        }
+        if self.about.is_empty() { self.text.clone() } else { format!("{}: {}", self.about, self.text) }
     }
 }
 
@@ -57,9 +53,7 @@ pub fn of(trial: &Trial) -> Vec<Note> {
         let max = figures::megabytes(limit.max_bytes as f64);
         let text = match limit.after_rest_bytes {
             Some(bytes) if bytes <= limit.max_bytes => {
-                format!(
-                    "is within --max-rest of {max} after the rest, but not every run reached it"
-                )
+                format!("is within --max-rest of {max} after the rest, but not every run reached it")
             }
             Some(bytes) => {
                 let held = figures::megabytes(bytes as f64);
@@ -104,9 +98,9 @@ fn stopping(stopping: &Stopping) -> String {
     let budget = figures::duration(stopping.budget_s);
     let why = match stopping.end {
         StopReason::Sure => format!("sure after {rounds}"),
-        StopReason::Budget => format!(
-            "not sure: the budget of {budget} has no room for another repetition after {rounds}"
-        ),
+        StopReason::Budget => {
+            format!("not sure: the budget of {budget} has no room for another repetition after {rounds}")
+        }
         StopReason::MostRepetitions => {
             format!("not sure: stopped after {rounds}, the maximum")
         }
@@ -156,23 +150,20 @@ fn about_variant(variant: &Variant, repetitions: u32) -> Vec<Note> {
         let number = run.repetition;
         match &run.outcome {
             Outcome::Complete => notes.extend(run.oom.map(|oom| {
-                let when = oom.at_s.map_or(String::new(), |at_s| {
-                    format!(", the first {at_s:.0} s after readiness")
-                });
+                let when = oom.at_s.map_or(String::new(), |at_s| format!(", the first {at_s:.0} s after readiness"));
                 note(format!("run {number}: OOM kills in the service: {}{when}", oom.kills))
             })),
             Outcome::Discarded { reason } => {
                 notes.push(note(format!("run {number} discarded: {reason}")));
             }
-            Outcome::Failed { reason, last_lines } => notes.push(Note {
-                lines: last_lines.clone(),
-                ..note(format!("run {number} failed: {reason}"))
-            }),
+            Outcome::Failed { reason, last_lines } => {
+                notes.push(Note { lines: last_lines.clone(), ..note(format!("run {number} failed: {reason}")) })
+            }
             Outcome::Interrupted => notes.push(note(format!("run {number} was interrupted"))),
         }
-        notes.extend(run.restarts.iter().map(|restart| {
-            note(format!("{} at {}", restart.text, figures::duration(restart.at_s)))
-        }));
+        notes.extend(
+            run.restarts.iter().map(|restart| note(format!("{} at {}", restart.text, figures::duration(restart.at_s)))),
+        );
         let causes = figures::cause_lines(&run.events);
         notes.extend(run.steps.iter().map(figures::step_line).chain(causes).map(note));
         for text in &run.notes {
@@ -268,8 +259,7 @@ fn execution_notes(trial: &Trial) -> Vec<String> {
         ),
     ];
     let loads = runs.iter().flat_map(|run| &run.phases);
-    let tools: BTreeSet<&str> =
-        loads.filter_map(|span| span.load.as_ref()?.tool.as_deref()).collect();
+    let tools: BTreeSet<&str> = loads.filter_map(|span| span.load.as_ref()?.tool.as_deref()).collect();
     if !tools.is_empty() {
         let tools: Vec<&str> = tools.into_iter().collect();
         lines.push(format!("Throughput and latency are as reported by {}.", tools.join(" and ")));

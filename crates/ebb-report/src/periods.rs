@@ -42,8 +42,7 @@ fn sides(comparison: &Comparison) -> [(&'static str, &Period); 2] {
 
 /// "2026-11-24 14:00 to 2026-11-25 07:00, 1020 records, glibc".
 fn in_words(period: &Period, zone: &TimeZone) -> String {
-    let time =
-        |at: Timestamp| at.to_zoned_datetime(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string();
+    let time = |at: Timestamp| at.to_zoned_datetime(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string();
     format!(
         "{} to {}, {} records, {}",
         time(period.from),
@@ -56,15 +55,12 @@ fn in_words(period: &Period, zone: &TimeZone) -> String {
 fn rows(comparison: &Comparison) -> Vec<[String; 4]> {
     let (before, after) = (&comparison.before, &comparison.after);
     let mut rows: Vec<[String; 4]> = comparison.levels.iter().map(level).collect();
-    let pair = |name: &str, of: &dyn Fn(&Period) -> String| {
-        [name.to_owned(), of(before), of(after), String::new()]
-    };
+    let pair = |name: &str, of: &dyn Fn(&Period) -> String| [name.to_owned(), of(before), of(after), String::new()];
     let unknown = || "not known".to_owned();
     rows.push(pair("highest", &|it| it.highest.map_or_else(unknown, |bytes| mb(bytes as f64))));
     rows.push(pair("drift per day", &|it| {
         let Some(drift) = it.drift else { return "too short".to_owned() };
-        let [middle, low, high] =
-            [drift.per_day, drift.low, drift.high].map(|it| signed(it, Unit::Bytes));
+        let [middle, low, high] = [drift.per_day, drift.low, drift.high].map(|it| signed(it, Unit::Bytes));
         format!("{middle}\n{low} … {high}")
     }));
     if before.near_limit.is_some() || after.near_limit.is_some() {
@@ -72,14 +68,10 @@ fn rows(comparison: &Comparison) -> Vec<[String; 4]> {
             it.near_limit.map_or("no limit".to_owned(), |share| format!("{:.1} %", share * 100.0))
         }));
     }
-    rows.push(pair("OOM kills", &|it| {
-        it.oom_kills.map_or_else(unknown, |kills| kills.to_string())
-    }));
+    rows.push(pair("OOM kills", &|it| it.oom_kills.map_or_else(unknown, |kills| kills.to_string())));
     rows.push(pair("restarts", &|it| it.restarts.to_string()));
     if before.most_replicas.max(after.most_replicas) > 1 {
-        rows.push(pair("replicas, mean (most)", &|it| {
-            format!("{:.1} ({})", it.replicas, it.most_replicas)
-        }));
+        rows.push(pair("replicas, mean (most)", &|it| format!("{:.1} ({})", it.replicas, it.most_replicas)));
     }
     if let Some(autoscaled) = &comparison.autoscale {
         let outcomes = [&autoscaled.before, &autoscaled.after];
@@ -103,8 +95,7 @@ fn level(level: &Level) -> [String; 4] {
     };
     let mut difference = signed(level.change, Unit::Bytes);
     if let Some((low, high)) = level.interval {
-        let _ =
-            write!(difference, "\n{} … {}", signed(low, Unit::Bytes), signed(high, Unit::Bytes));
+        let _ = write!(difference, "\n{} … {}", signed(low, Unit::Bytes), signed(high, Unit::Bytes));
     }
     if let Some(label) = level.reading.and_then(|reading| reading.label()) {
         let _ = write!(difference, "\n{label}");
@@ -122,11 +113,7 @@ pub fn render_page(
     page(comparison, [before, after], zone).map_err(|error| error.to_string())
 }
 
-fn page(
-    comparison: &Comparison,
-    records: [&[Record]; 2],
-    zone: &TimeZone,
-) -> Result<String, minijinja::Error> {
+fn page(comparison: &Comparison, records: [&[Record]; 2], zone: &TimeZone) -> Result<String, minijinja::Error> {
     let timeline = timeline(comparison, records, zone);
     let legend = timeline.lines.iter().zip(sides(comparison)).map(|(line, (_, period))| {
         json!({ "variant": line.variant, "name": line.name, "stroke": line.stroke, "about": in_words(period, zone) })
@@ -168,8 +155,7 @@ fn timeline(comparison: &Comparison, records: [&[Record]; 2], zone: &TimeZone) -
             ..Line::of_one(points.collect())
         }
     });
-    let since =
-        if comparison.same_hours { "since midnight" } else { "since the period's beginning" };
+    let since = if comparison.same_hours { "since midnight" } else { "since the period's beginning" };
     Timeline::of_lines(lines.collect(), since)
 }
 
@@ -217,23 +203,13 @@ mod tests {
             most: 4,
             started: 3,
             changes: Vec::new(),
-            vertical: Vertical {
-                request: 500_000_000,
-                lower: 400_000_000,
-                upper: 900_000_000,
-                restarts: 2,
-            },
+            vertical: Vertical { request: 500_000_000, lower: 400_000_000, upper: 900_000_000, restarts: 2 },
         };
-        let settings =
-            Settings { target: Target::Utilization(0.7), request: None, min: 1, max: 20 };
-        comparison.autoscale =
-            Some(Autoscaled { settings, before: outcome(3.25), after: outcome(1.0) });
+        let settings = Settings { target: Target::Utilization(0.7), request: None, min: 1, max: 20 };
+        comparison.autoscale = Some(Autoscaled { settings, before: outcome(3.25), after: outcome(1.0) });
         let zone = TimeZone::fixed(jiff::tz::offset(1));
         let text = render(&comparison, &zone);
-        assert!(
-            text.starts_with("The memory of app is 50 % lower (50 to 50 %), sustained over 17 h"),
-            "{text}"
-        );
+        assert!(text.starts_with("The memory of app is 50 % lower (50 to 50 %), sustained over 17 h"), "{text}");
         for expected in [
             "Before: 2026-11-22 15:00 to 2026-11-24 14:50, 288 records, glibc",
             "After: 2026-11-24 15:00 to 2026-11-25 07:50, 102 records, <ebbmalloc>",
@@ -269,11 +245,7 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected}");
         }
-        assert_eq!(
-            page.matches("<path class=\"line").count(),
-            6,
-            "two lines, for two screens and the legend"
-        );
+        assert_eq!(page.matches("<path class=\"line").count(), 6, "two lines, for two screens and the legend");
         for network in ["http://", "https://", "src=", "@import", "url(", "NaN", "<ebbmalloc>"] {
             assert!(!page.contains(network), "{network} in the page");
         }

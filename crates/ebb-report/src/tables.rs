@@ -131,13 +131,7 @@ fn latencies(trial: &Trial) -> Option<Table> {
 }
 
 fn most_runs(trial: &Trial) -> u32 {
-    trial
-        .variants
-        .iter()
-        .filter_map(|variant| variant.summary.as_ref())
-        .map(|summary| summary.runs)
-        .max()
-        .unwrap_or(0)
+    trial.variants.iter().filter_map(|variant| variant.summary.as_ref()).map(|summary| summary.runs).max().unwrap_or(0)
 }
 
 fn cpu_caption(trial: &Trial) -> String {
@@ -159,23 +153,19 @@ fn spread(trial: &Trial) -> &'static str {
 
 fn interval_caption(trial: &Trial) -> String {
     if trial.canary.is_some() {
-        return "median of the differences per window, with the 95 % bootstrap interval below"
-            .into();
+        return "median of the differences per window, with the 95 % bootstrap interval below".into();
     }
     match most_runs(trial) {
         0 | 1 => "one run, direction only".into(),
-        2..=4 => "difference of medians, with the 95 % bootstrap interval below, which is rough with fewer than five runs".into(),
+        2..=4 => {
+            "difference of medians, with the 95 % bootstrap interval below, which is rough with fewer than five runs"
+                .into()
+        }
         _ => "difference of medians, with the 95 % bootstrap interval below".into(),
     }
 }
 
-fn table(
-    trial: &Trial,
-    title: &str,
-    caption: &str,
-    columns: &[Column],
-    cell: fn(&Figure, Unit) -> Cell,
-) -> Table {
+fn table(trial: &Trial, title: &str, caption: &str, columns: &[Column], cell: fn(&Figure, Unit) -> Cell) -> Table {
     // A column that no variant has is left out, except where that is news: malloc_trim was not measured, a
     // load's summary was not read, somebody did not live to the rest.
     let unread = trial.variants.iter().any(Variant::has_unread_loads);
@@ -189,9 +179,7 @@ fn table(
     let columns: Vec<Column> = columns.iter().filter(has).copied().collect();
     let rows = trial.variants.iter().map(|variant| {
         let cell = |column: &Column| match (variant.figure(*column), column) {
-            (Some(figure), Column::Slope) => {
-                with_own_interval(cell(figure, column.unit()), variant)
-            }
+            (Some(figure), Column::Slope) => with_own_interval(cell(figure, column.unit()), variant),
             (Some(figure), _) => cell(figure, column.unit()),
             (None, _) => missing(variant, *column),
         };
@@ -211,8 +199,7 @@ pub(super) fn difference(trial: &Trial) -> fn(&Figure, Unit) -> Cell {
 
 /// A median with its spread.
 pub(super) fn absolute(figure: &Figure, unit: Unit) -> Cell {
-    let spread =
-        || format!("{}–{}", figures::plain(figure.min, unit), figures::plain(figure.max, unit));
+    let spread = || format!("{}–{}", figures::plain(figure.min, unit), figures::plain(figure.max, unit));
     Cell::figure(figures::plain(figure.median, unit), (figure.n > 1).then(spread))
 }
 
@@ -239,8 +226,7 @@ fn versus_disturbed(figure: &Figure, unit: Unit) -> Cell {
     let mut cell = versus(figure, unit);
     let is_time = matches!(unit, Unit::Seconds | Unit::PerSecond | Unit::Milliseconds);
     if is_time && cell.is_figure {
-        let interval =
-            figure.versus_first.and_then(|difference| interval_in_words(&difference, unit));
+        let interval = figure.versus_first.and_then(|difference| interval_in_words(&difference, unit));
         cell.detail = Some(match interval {
             Some(interval) => format!("{interval}, disturbed"),
             None => "disturbed".to_owned(),
@@ -256,19 +242,16 @@ fn interval_in_words(difference: &Difference, unit: Unit) -> Option<String> {
 
 /// A difference with its interval; what the interval does not show to be one is called so.
 fn difference_cell(difference: &Difference, unit: Unit) -> Cell {
-    let interval = interval_in_words(difference, unit).map(|interval| {
-        match difference.reading.and_then(Reading::label) {
+    let interval =
+        interval_in_words(difference, unit).map(|interval| match difference.reading.and_then(Reading::label) {
             Some(reading) => format!("{interval}, {reading}"),
             None => interval,
-        }
-    });
+        });
     Cell::figure(figures::signed(difference.value, unit), interval)
 }
 
 fn missing(variant: &Variant, column: Column) -> Cell {
-    if let (None, Column::AfterRest, Some(kills)) =
-        (&variant.summary, column, notes::oom_kills_in_words(variant))
-    {
+    if let (None, Column::AfterRest, Some(kills)) = (&variant.summary, column, notes::oom_kills_in_words(variant)) {
         return Cell { detail: Some(kills), ..no_figure("OOM-killed") };
     }
     let text = match (&variant.summary, column) {
@@ -283,9 +266,7 @@ fn missing(variant: &Variant, column: Column) -> Cell {
 
 /// What changed since an earlier trial in those of `columns` that either has.
 fn changes(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
-    let has = |column: &Column| {
-        against.variants.iter().any(|changes| changes.columns.contains_key(column))
-    };
+    let has = |column: &Column| against.variants.iter().any(|changes| changes.columns.contains_key(column));
     let columns: Vec<Column> = columns.iter().copied().filter(has).collect();
     let rows = against.variants.iter().map(|changes| {
         let cell = |column: &Column| match changes.columns.get(column) {
@@ -307,8 +288,7 @@ fn changes(trial: &Trial, against: &Against, columns: &[Column]) -> Table {
 }
 
 fn change_cell(change: &Change, unit: Unit) -> Cell {
-    let interval =
-        interval_in_words(&change.difference, unit).unwrap_or_else(|| "one run".to_owned());
+    let interval = interval_in_words(&change.difference, unit).unwrap_or_else(|| "one run".to_owned());
     let (before, now) = (figures::plain(change.before, unit), figures::plain(change.now, unit));
     let detail = format!("{interval}, {}", change.judgement.label());
     Cell::figure(format!("{before} → {now}"), Some(detail))

@@ -11,8 +11,7 @@ pub fn render(trial: &Trial, width: u16) -> String {
     let mut out = String::new();
     for table in tables::of(trial) {
         let mark = if table.recommends() { "* recommended\n" } else { "" };
-        let _ =
-            writeln!(out, "{} ({})\n{}\n{mark}", table.title, table.caption, draw(&table, width));
+        let _ = writeln!(out, "{} ({})\n{}\n{mark}", table.title, table.caption, draw(&table, width));
     }
     let notes = notes::of(trial);
     for note in &notes {
@@ -30,9 +29,7 @@ pub fn render(trial: &Trial, width: u16) -> String {
 
 fn draw(table: &Table, width: u16) -> String {
     let mut drawn = comfy_table::Table::new();
-    drawn
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic);
+    drawn.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     drawn.set_width(width);
     drawn.set_header(std::iter::once("variant".to_owned()).chain(table.columns.clone()));
     let mut widest = 0;
@@ -66,9 +63,8 @@ fn in_lines(name: &str) -> String {
     const LETTERS: usize = 20;
     let mut lines = vec![String::new()];
     for part in name.split_inclusive(WORD_ENDS) {
-        let is_full = lines.last().is_some_and(|line| {
-            !line.is_empty() && line.chars().count() + part.chars().count() > LETTERS
-        });
+        let is_full =
+            lines.last().is_some_and(|line| !line.is_empty() && line.chars().count() + part.chars().count() > LETTERS);
         if is_full {
             lines.push(String::new());
         }
@@ -102,9 +98,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
-        assert!(
-            text.trim_end().lines().last().unwrap().starts_with("Verdict: ebbmalloc holds 61 MB")
-        );
+        assert!(text.trim_end().lines().last().unwrap().starts_with("Verdict: ebbmalloc holds 61 MB"));
     }
 
     /// What the trial is made into, whether the text has a part, and the part.

@@ -113,20 +113,11 @@ fn common_axis(runs: &[&Run]) -> Vec<PhaseBand> {
         .iter()
         .enumerate()
         .map(|(index, span)| {
-            let mut lengths: Vec<f64> = runs
-                .iter()
-                .filter_map(|run| run.phases.get(index))
-                .map(|span| span.to_s - span.from_s)
-                .collect();
+            let mut lengths: Vec<f64> =
+                runs.iter().filter_map(|run| run.phases.get(index)).map(|span| span.to_s - span.from_s).collect();
             lengths.sort_by(f64::total_cmp);
             let to_s = from_s + lengths[lengths.len() / 2];
-            let shade = PhaseBand {
-                name: span.name.clone(),
-                kind: span.kind,
-                round: span.round,
-                from_s,
-                to_s,
-            };
+            let shade = PhaseBand { name: span.name.clone(), kind: span.kind, round: span.round, from_s, to_s };
             from_s = to_s;
             shade
         })
@@ -144,9 +135,8 @@ fn onto_axis(at_s: f64, phases: &[PhaseSpan], shades: &[PhaseBand]) -> Option<f6
 
 fn line(index: usize, variant: &Variant, shades: &[PhaseBand], end_s: f64, metric: Metric) -> Line {
     let curve = |run: &Run, pick: &dyn Fn(&Sample) -> Option<u64>| -> Vec<(f64, f64)> {
-        let on_axis = |sample: &Sample| {
-            Some((onto_axis(sample.at_s, &run.phases, shades)?, pick(sample)? as f64 / 1e6))
-        };
+        let on_axis =
+            |sample: &Sample| Some((onto_axis(sample.at_s, &run.phases, shades)?, pick(sample)? as f64 / 1e6));
         run.samples.iter().filter_map(on_axis).collect()
     };
     let curves: Vec<Vec<(f64, f64)>> = variant
@@ -167,18 +157,12 @@ fn line(index: usize, variant: &Variant, shades: &[PhaseBand], end_s: f64, metri
     if let [only] = curves.as_slice()
         && only.len() > 2 * POINTS
     {
-        line = Line {
-            variant: line.variant,
-            name: line.name,
-            restarts: line.restarts,
-            ..Line::of_one(only.clone())
-        };
+        line = Line { variant: line.variant, name: line.name, restarts: line.restarts, ..Line::of_one(only.clone()) };
     }
     let points = if line.median.is_empty() { POINTS + 1 } else { 0 };
     for point in 0..points {
         let at_s = end_s * point as f64 / POINTS as f64;
-        let mut values: Vec<f64> =
-            curves.iter().filter_map(|curve| value_at(curve, at_s)).collect();
+        let mut values: Vec<f64> = curves.iter().filter_map(|curve| value_at(curve, at_s)).collect();
         values.sort_by(f64::total_cmp);
         let (Some(low), Some(high)) = (values.first(), values.last()) else {
             continue;
@@ -194,10 +178,8 @@ fn line(index: usize, variant: &Variant, shades: &[PhaseBand], end_s: f64, metri
             line.live_is_known = true;
             // Told at the end of a rest, so a little after it on the clock: it belongs to the rest.
             let told = run.live.iter().filter_map(|live| {
-                let rest = run
-                    .phases
-                    .iter()
-                    .rposition(|span| span.kind == PhaseKind::Idle && span.to_s <= live.at_s)?;
+                let rest =
+                    run.phases.iter().rposition(|span| span.kind == PhaseKind::Idle && span.to_s <= live.at_s)?;
                 Some((shades.get(rest)?.to_s, live.bytes as f64 / 1e6))
             });
             line.live = told.collect();

@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use ebb_diagnosis::facts::trim::{
-    Call, Left, Measured, Outcome, PageCache, Prediction, ProcessTrim, Trim,
-};
+use ebb_diagnosis::facts::trim::{Call, Left, Measured, Outcome, PageCache, Prediction, ProcessTrim, Trim};
 
 /// Renders all of a trim.
 pub fn render(trim: &Trim) -> String {
@@ -37,9 +35,7 @@ fn expected(predicted: &Prediction) -> String {
     format!(
         "malloc_trim returns {} MB in {}; it leaves {} MB free at the ends of secondary arenas and {} MB pinned",
         mb(predicted.returns),
-        predicted
-            .pause_s
-            .map_or("an unknown time".to_owned(), |pause_s| format!("about {}", time(pause_s))),
+        predicted.pause_s.map_or("an unknown time".to_owned(), |pause_s| format!("about {}", time(pause_s))),
         mb(predicted.tops),
         mb(predicted.pinned)
     )
@@ -51,11 +47,9 @@ fn done(call: &Call) -> String {
         None => "was still in malloc_trim when ebb stopped looking".to_owned(),
     };
     match (call.stopped_s, call.waited_s) {
-        (Some(stopped_s), _) => format!(
-            "thread {} was stopped for {} and {ran}; no other thread was stopped",
-            call.thread,
-            time(stopped_s)
-        ),
+        (Some(stopped_s), _) => {
+            format!("thread {} was stopped for {} and {ran}; no other thread was stopped", call.thread, time(stopped_s))
+        }
         (None, Some(waited_s)) => format!(
             "Python's thread {} ran the script after {}; the script's thread {ran}; no thread was stopped",
             call.thread,

@@ -108,8 +108,7 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
 
 /// The median of as many values, drawn from these.
 fn resampled_median(values: &[f64], random: &mut fastrand::Rng) -> f64 {
-    let mut drawn: Vec<f64> =
-        (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
+    let mut drawn: Vec<f64> = (0..values.len()).map(|_| values[random.usize(..values.len())]).collect();
     drawn.sort_by(f64::total_cmp);
     median_sorted(&drawn).unwrap_or(0.0)
 }
@@ -175,16 +174,12 @@ mod tests {
 
     #[test]
     fn medians_and_quantiles_follow_count_and_weight() {
-        for (values, expected) in
-            [(&[3.0, 1.0, 2.0][..], Some(2.0)), (&[4.0, 1.0, 2.0, 3.0], Some(2.5)), (&[], None)]
-        {
+        for (values, expected) in [(&[3.0, 1.0, 2.0][..], Some(2.0)), (&[4.0, 1.0, 2.0, 3.0], Some(2.5)), (&[], None)] {
             assert_eq!(median(values), expected, "{values:?}");
         }
-        for (pairs, expected) in [
-            (&[(1.0, 1), (10.0, 100)][..], Some(10.0)),
-            (&[(10.0, 1), (1.0, 3)], Some(1.0)),
-            (&[(1.0, 0)], None),
-        ] {
+        for (pairs, expected) in
+            [(&[(1.0, 1), (10.0, 100)][..], Some(10.0)), (&[(10.0, 1), (1.0, 3)], Some(1.0)), (&[(1.0, 0)], None)]
+        {
             assert_eq!(weighted_median(pairs), expected, "{pairs:?}");
         }
         let cells = [(10.0, 50), (20.0, 50), (40.0, 0)];

@@ -71,12 +71,7 @@ pub fn change(before: &[Window], after: &[Window], per_day: Option<u32>) -> Opti
 
 /// From which window of `after` on its level is no longer on the far side of half the `change`; `None` where that holds to
 /// the end. One window alone does not decide.
-pub fn ends(
-    before: &[Window],
-    after: &[Window],
-    per_day: Option<u32>,
-    change: &Change,
-) -> Option<i64> {
+pub fn ends(before: &[Window], after: &[Window], per_day: Option<u32>, change: &Change) -> Option<i64> {
     let slot = |window: &Window| match per_day.filter(|_| change.same_hours) {
         Some(per_day) => window.number.rem_euclid(i64::from(per_day)),
         None => 0,
@@ -158,21 +153,18 @@ fn levels(before: &[Window], after: &[Window], slot: impl Fn(&Window) -> i64) ->
     });
     let rough = crate::weighted_median(&differences.collect::<Vec<_>>())?;
     let wave = |[before, after]: &[Vec<f64>; 2]| {
-        let all: Vec<f64> =
-            before.iter().copied().chain(after.iter().map(|it| it - rough)).collect();
+        let all: Vec<f64> = before.iter().copied().chain(after.iter().map(|it| it - rough)).collect();
         crate::median(&all)
     };
-    let waves: BTreeMap<i64, f64> =
-        slots.iter().filter_map(|(slot, values)| Some((*slot, wave(values)?))).collect();
+    let waves: BTreeMap<i64, f64> = slots.iter().filter_map(|(slot, values)| Some((*slot, wave(values)?))).collect();
     let level = waves.values().sum::<f64>() / waves.len() as f64;
     let fewest = before.len().min(after.len());
     if fewest < LEAST_WINDOWS {
         return Some(Change { before: level, change: rough, interval: None, same_hours: false });
     }
     let block = (fewest / LEAST_BLOCKS).clamp(1, BLOCK);
-    let rest = |windows: &[Window]| -> Vec<f64> {
-        windows.iter().map(|window| window.value - waves[&slot(window)]).collect()
-    };
+    let rest =
+        |windows: &[Window]| -> Vec<f64> { windows.iter().map(|window| window.value - waves[&slot(window)]).collect() };
     let (at_first, of_first) = blocks(&rest(before), block);
     let (at_second, of_second) = blocks(&rest(after), block);
     let (change, sides) = (at_second - at_first, [of_first, of_second]);
@@ -214,8 +206,7 @@ impl Noise {
         if squares == 0.0 {
             return Some(Self { variance: 0.0, free });
         }
-        let products: f64 =
-            sides.iter().flat_map(|side| side.windows(2)).map(|pair| pair[0] * pair[1]).sum();
+        let products: f64 = sides.iter().flat_map(|side| side.windows(2)).map(|pair| pair[0] * pair[1]).sum();
         // A short series shows less correlation than there is (Kendall, 1954).
         let correlation = products / squares;
         let correlation = correlation + (1.0 + 3.0 * correlation) / free;
@@ -233,15 +224,11 @@ struct Points {
 }
 
 /// The ends of a 95 % interval.
-const OF_95: Points = Points {
-    few: [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228],
-    normal: 1.959_964,
-};
+const OF_95: Points =
+    Points { few: [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228], normal: 1.959_964 };
 /// The ends of a 99 % interval.
-const OF_99: Points = Points {
-    few: [63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169],
-    normal: 2.575_829,
-};
+const OF_99: Points =
+    Points { few: [63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169], normal: 2.575_829 };
 
 impl Points {
     fn at(&self, free: f64) -> f64 {
@@ -293,8 +280,7 @@ mod tests {
             (from..from + hours)
                 .map(|number| {
                     self.noise = self.stays * self.noise + new * 0.02 * LEVEL * self.normal();
-                    since_restart =
-                        if self.random.f64() < 1.0 / 60.0 { 0 } else { since_restart + 1 };
+                    since_restart = if self.random.f64() < 1.0 / 60.0 { 0 } else { since_restart + 1 };
                     let of_day = std::f64::consts::TAU * ((number % 24) as f64 / 24.0 + self.phase);
                     let wave = 1.0 + 0.15 * of_day.sin();
                     let grown = 1.0 - 0.1 * (-f64::from(since_restart) / 2.0).exp();
@@ -332,12 +318,9 @@ mod tests {
 
     #[test]
     fn a_change_of_5_percent_is_found_in_a_week() {
-        for (hours, stays, least) in [
-            ([168, 168], 0.0, 100),
-            ([168, 168], 0.8, 95),
-            ([72, 72], 0.5, 90),
-            ([168, 17], 0.0, 85),
-        ] {
+        for (hours, stays, least) in
+            [([168, 168], 0.0, 100), ([168, 168], 0.8, 95), ([72, 72], 0.5, 90), ([168, 17], 0.0, 85)]
+        {
             let found = told(hours, 0.95, stays, 5);
             println!("{hours:?}, {stays} stays: {found} of 100");
             assert!(found >= least, "{hours:?}, {stays} stays: {found} of 100");
@@ -358,10 +341,7 @@ mod tests {
             found += usize::from(differs(slope));
             holds += usize::from((slope.low..=slope.high).contains(&rise));
         }
-        assert!(
-            wrong <= 8 && found >= 95 && holds >= 92,
-            "{wrong} wrong, {found} found, {holds} hold"
-        );
+        assert!(wrong <= 8 && found >= 95 && holds >= 92, "{wrong} wrong, {found} found, {holds} hold");
         let day = Service::new(1, 0.0).windows(0, 30, 1.0);
         assert_eq!(drift(&day, Some(DAY)), None, "less than two days");
         assert!(drift(&day, None).is_some());
@@ -379,15 +359,11 @@ mod tests {
         assert_eq!((apart.before, apart.change), (100.5, 100.0));
         let next_night = windows(24..32, 90.0);
         let same = change(&night, &next_night, Some(DAY)).unwrap();
-        assert_eq!(
-            (same.same_hours, same.change, same.interval),
-            (true, -10.0, Some((-10.0, -10.0)))
-        );
+        assert_eq!((same.same_hours, same.change, same.interval), (true, -10.0, Some((-10.0, -10.0))));
         assert_eq!(ends(&night, &next_night, Some(DAY), &same), None);
         let ended = [next_night, windows(32..40, 100.0)].concat();
         let same = change(&[night, windows(8..16, 100.0)].concat(), &ended, Some(DAY)).unwrap();
-        let end =
-            ends(&windows(0..16, 100.0), &ended, Some(DAY), &Change { change: -10.0, ..same });
+        let end = ends(&windows(0..16, 100.0), &ended, Some(DAY), &Change { change: -10.0, ..same });
         assert!(end.is_some_and(|end| (31..=32).contains(&end)), "{end:?}");
         assert_eq!(change(&[], &day, Some(DAY)), None);
         assert_eq!(change(&day[..2], &day, None).unwrap().interval, None, "too few");

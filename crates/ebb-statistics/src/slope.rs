@@ -99,11 +99,11 @@ pub fn end(points: &[(f64, f64)], per_s: f64) -> End {
 }
 
 pub(crate) fn slopes(points: &[(f64, f64)]) -> Vec<f64> {
-    let pairs = points.iter().enumerate().flat_map(|(index, left)| {
-        points[index + 1..].iter().map(move |right| (right.0 - left.0, right.1 - left.1))
-    });
-    let mut slopes: Vec<f64> =
-        pairs.filter(|(time, _)| *time > 0.0).map(|(time, rise)| rise / time).collect();
+    let pairs = points
+        .iter()
+        .enumerate()
+        .flat_map(|(index, left)| points[index + 1..].iter().map(move |right| (right.0 - left.0, right.1 - left.1)));
+    let mut slopes: Vec<f64> = pairs.filter(|(time, _)| *time > 0.0).map(|(time, rise)| rise / time).collect();
     slopes.sort_by(f64::total_cmp);
     slopes
 }
@@ -121,11 +121,7 @@ pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0 * dependence(points, bytes_per_s);
     let spread = Z * variance.sqrt();
     let at = |rank: f64| slopes[(rank.max(0.0) as usize).min(slopes.len() - 1)];
-    Some(Slope {
-        bytes_per_s,
-        low: at(((pairs - spread) / 2.0).floor()),
-        high: at(((pairs + spread) / 2.0).ceil()),
-    })
+    Some(Slope { bytes_per_s, low: at(((pairs - spread) / 2.0).floor()), high: at(((pairs + spread) / 2.0).ceil()) })
 }
 
 /// By how much the variance of Kendall's statistic grows where the residuals of the points without their trend go
@@ -151,9 +147,7 @@ fn dependence(points: &[(f64, f64)], trend: f64) -> f64 {
     let sum: f64 = (1..ranks.len())
         .map(|lag| (lag as f64, product(lag) / all))
         .take_while(|(_, correlation)| *correlation > significant)
-        .map(|(lag, correlation)| {
-            (count - lag) * (count - lag - 1.0) * (count - lag - 2.0) * correlation
-        })
+        .map(|(lag, correlation)| (count - lag) * (count - lag - 1.0) * (count - lag - 2.0) * correlation)
         .sum();
     1.0 + 2.0 * sum / (count * (count - 1.0) * (count - 2.0))
 }

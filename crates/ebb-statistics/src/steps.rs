@@ -76,9 +76,7 @@ pub fn steps(points: &[(f64, f64)], least: f64) -> Vec<Step> {
             _ => {
                 let found = ends.windows(3).zip(judged);
                 let at = |ends: &[usize], levels: &Levels| floor.date(ends[1], ends[2], levels);
-                return found
-                    .map(|(ends, levels)| levels.step(points[at(ends, &levels)].0))
-                    .collect();
+                return found.map(|(ends, levels)| levels.step(points[at(ends, &levels)].0)).collect();
             }
         }
     }
@@ -161,8 +159,7 @@ impl Levels {
     fn new(before: Vec<f64>, after: Vec<f64>) -> Self {
         let middle = |values: &[f64]| median(values).unwrap_or_default();
         let (low, high) = (middle(&before), middle(&after));
-        let rest: Vec<f64> =
-            before.iter().map(|it| it - low).chain(after.iter().map(|it| it - high)).collect();
+        let rest: Vec<f64> = before.iter().map(|it| it - low).chain(after.iter().map(|it| it - high)).collect();
         let deviations: Vec<f64> = rest.iter().map(|it| it.abs()).collect();
         let lengths = 1.0 / before.len() as f64 + 1.0 / after.len() as f64;
         Self {
@@ -191,8 +188,7 @@ impl Levels {
 
     /// The deviations from the best line over those from two levels.
     fn better_than_a_line(&self) -> f64 {
-        let line: Vec<(f64, f64)> =
-            self.blocks.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
+        let line: Vec<(f64, f64)> = self.blocks.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect();
         let slope = median(&super::slope::slopes(&line)).unwrap_or_default();
         let rest: Vec<f64> = line.iter().map(|(at, value)| value - slope * at).collect();
         let start = median(&rest).unwrap_or_default();
@@ -203,14 +199,10 @@ impl Levels {
 
 /// Without what lasts for less than `width` values.
 fn opened(values: &[f64], width: usize) -> Vec<f64> {
-    let eroded: Vec<f64> = values
-        .windows(width)
-        .map(|window| window.iter().copied().fold(f64::INFINITY, f64::min))
-        .collect();
+    let eroded: Vec<f64> =
+        values.windows(width).map(|window| window.iter().copied().fold(f64::INFINITY, f64::min)).collect();
     let around = |at: usize| &eroded[at.saturating_sub(width - 1)..(at + 1).min(eroded.len())];
-    (0..values.len())
-        .map(|at| around(at).iter().copied().fold(f64::NEG_INFINITY, f64::max))
-        .collect()
+    (0..values.len()).map(|at| around(at).iter().copied().fold(f64::NEG_INFINITY, f64::max)).collect()
 }
 
 /// By how much the variance of a mean grows because each value resembles the one before it.
@@ -296,16 +288,12 @@ mod tests {
             let place = random.usize(LEAST_POINTS / 2..4 * LEAST_POINTS);
             series[place..].iter_mut().for_each(|point| point.1 += size);
             let is_near = |step: &Step| (step.at - place as f64 * EACH).abs() <= 120.0;
-            let (near, far): (Vec<Step>, Vec<Step>) =
-                monitored(&series).into_iter().partition(is_near);
+            let (near, far): (Vec<Step>, Vec<Step>) = monitored(&series).into_iter().partition(is_near);
             hits += usize::from(!near.is_empty());
             others += far.len() + near.len().saturating_sub(1);
         }
         println!("monitor: {hits} found, {others} others, {wrong} of 100 wrong");
-        assert!(
-            hits >= 95 && others <= 5 && wrong == 0,
-            "{hits} found, {others} others, {wrong} wrong"
-        );
+        assert!(hits >= 95 && others <= 5 && wrong == 0, "{hits} found, {others} others, {wrong} wrong");
     }
 
     #[test]
@@ -323,8 +311,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(7);
             let wrong = (0..100).filter(|_| {
                 let mut series = service(&mut random, 1440);
-                let (size, period) =
-                    ((5.0 + 45.0 * random.f64()) * MB, 10.0 + 190.0 * random.f64());
+                let (size, period) = ((5.0 + 45.0 * random.f64()) * MB, 10.0 + 190.0 * random.f64());
                 for (at, point) in series.iter_mut().enumerate() {
                     point.1 += size * shape(at as f64, period);
                 }
@@ -356,9 +343,8 @@ mod tests {
 
     #[test]
     fn exact_series() {
-        let line = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
-            (0..480).map(|at| (at as f64, value(at))).collect()
-        };
+        let line =
+            |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> { (0..480).map(|at| (at as f64, value(at))).collect() };
         let of = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
             found(&line(value)).iter().map(|step| (step.at, step.change)).collect()
         };
@@ -369,11 +355,7 @@ mod tests {
         assert_eq!(of(&|at| if (200..215).contains(&at) { 9.0 * MB } else { 0.0 }), [], "a burst");
         let stairs = of(&|at| (at / 120) as f64 * 2.0 * MB);
         assert_eq!(stairs, [(120.0, 2.0 * MB), (240.0, 2.0 * MB), (360.0, 2.0 * MB)]);
-        assert_eq!(
-            steps(&line(&|at| if at < 20 { 0.0 } else { MB })[..200], 0.0),
-            [],
-            "too few points"
-        );
+        assert_eq!(steps(&line(&|at| if at < 20 { 0.0 } else { MB })[..200], 0.0), [], "too few points");
         assert_eq!(steps(&[], 0.0), []);
     }
 }

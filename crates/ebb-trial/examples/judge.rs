@@ -7,11 +7,7 @@ use ebb_trial::{summary, verdict};
 /// A variant whose runs took these CPU times and held so many MB after the rest.
 fn variant(allocator: Allocator, runs: &[(f64, f64)]) -> Variant {
     let run = |(index, (cpu_s, mb)): (usize, &(f64, f64))| Run {
-        measures: Measures {
-            after_rest_bytes: Some(mb * 1e6),
-            cpu_s: Some(*cpu_s),
-            ..Measures::default()
-        },
+        measures: Measures { after_rest_bytes: Some(mb * 1e6), cpu_s: Some(*cpu_s), ..Measures::default() },
         ..Run::new(index as u32 + 1)
     };
     let runs = runs.iter().enumerate().map(run).collect();

@@ -23,9 +23,7 @@ const COLUMNS: [(Column, bool); 5] = [
 /// Why two trials cannot be compared; `None` where they can.
 pub fn refusal(before: &Trial, workload: &WorkloadFacts, metric: Metric) -> Option<String> {
     let then = &before.workload;
-    let differs = |what: &str, then: &str, now: &str| {
-        Some(format!("its {what} is {then}, but {now} in this trial"))
-    };
+    let differs = |what: &str, then: &str, now: &str| Some(format!("its {what} is {then}, but {now} in this trial"));
     let profile = |workload: &WorkloadFacts| workload.profile.clone().unwrap_or("none".into());
     if then.name != workload.name {
         return differs("workload", &then.name, &workload.name);
@@ -50,16 +48,13 @@ pub fn refusal(before: &Trial, workload: &WorkloadFacts, metric: Metric) -> Opti
 }
 
 /// What this trial says against an earlier one. `now` has its summaries.
-pub fn compare(
-    file: &Path,
-    before: &Trial,
-    now: &[Variant],
-    machine: &Machine,
-    threshold_share: f64,
-) -> Against {
+pub fn compare(file: &Path, before: &Trial, now: &[Variant], machine: &Machine, threshold_share: f64) -> Against {
     let mut notes = Vec::new();
     if before.workload.digest.is_none() {
-        notes.push("the earlier results have no digest of their workload: only its name, variables and cycles were compared".to_owned());
+        notes.push(
+            "the earlier results have no digest of their workload: only its name, variables and cycles were compared"
+                .to_owned(),
+        );
     }
     let mut variants = Vec::new();
     for variant in now {
@@ -75,9 +70,7 @@ pub fn compare(
             name: variant.name.clone(),
             columns: COLUMNS
                 .iter()
-                .filter_map(|(column, _)| {
-                    Some((*column, change(*column, then, variant, threshold_share)?))
-                })
+                .filter_map(|(column, _)| Some((*column, change(*column, then, variant, threshold_share)?)))
                 .collect(),
         });
     }
@@ -112,17 +105,13 @@ fn change(column: Column, then: &Variant, now: &Variant, threshold_share: f64) -
     let before = ebb_statistics::median(&old)?;
     // Times of a disturbed trial tell of the machine.
     let disturbed = !matches!(column, Column::AfterRest | Column::Peak)
-        && [then, now]
-            .iter()
-            .any(|variant| variant.complete().any(|run| run.disturbance.of_times()));
+        && [then, now].iter().any(|variant| variant.complete().any(|run| run.disturbance.of_times()));
     let higher = difference.value > 0.0;
     let judgement = match difference.reading {
         None | Some(Reading::Unclear) => Judgement::Unclear,
         Some(Reading::NoRealDifference) => Judgement::Same,
         Some(Reading::Real) if disturbed => Judgement::Unclear,
-        Some(Reading::Real) if difference.value.abs() < threshold_share * before.abs() => {
-            Judgement::Small
-        }
+        Some(Reading::Real) if difference.value.abs() < threshold_share * before.abs() => Judgement::Small,
         Some(Reading::Real) if higher == (column == Column::Throughput) => Judgement::Better,
         Some(Reading::Real) => Judgement::Worse,
     };
@@ -155,8 +144,7 @@ fn worse(variants: &[Changes]) -> Vec<String> {
 fn machine_differs(then: &Machine, now: &Machine) -> Vec<String> {
     let text = |value: &Option<usize>| value.map(|value| value.to_string());
     // A kernel rounds what it leaves: a few pages are no other machine.
-    let gigabytes =
-        |value: &Option<u64>| value.map(|bytes| format!("{:.1} GB", bytes as f64 / 1e9));
+    let gigabytes = |value: &Option<u64>| value.map(|bytes| format!("{:.1} GB", bytes as f64 / 1e9));
     let fields = [
         ("processor", then.cpu.clone(), now.cpu.clone()),
         ("processors", text(&then.processors), text(&now.processors)),
@@ -251,10 +239,7 @@ mod tests {
             assert_eq!(seen.collect::<Vec<_>>(), judgements, "{said:?}");
             assert_eq!((said.worse.join("; ").as_str(), said.enough), (worse, true));
             let start = if worse.is_empty() { "Nothing is worse than" } else { "Worse than" };
-            assert!(
-                said.sentence.starts_with(&format!("{start} 2026-01-02T03:04:05Z")),
-                "{said:?}"
-            );
+            assert!(said.sentence.starts_with(&format!("{start} 2026-01-02T03:04:05Z")), "{said:?}");
         }
     }
 
@@ -305,10 +290,7 @@ mod tests {
         other.variants.remove(1);
         let said = against(&before, &other);
         assert_eq!(said.machine_differs, ["processors: 2 then, 64 now"]);
-        assert!(
-            said.notes.iter().any(|note| note == "ebbmalloc was in the earlier results"),
-            "{said:?}"
-        );
+        assert!(said.notes.iter().any(|note| note == "ebbmalloc was in the earlier results"), "{said:?}");
         assert!(said.sentence.ends_with("The machine differs."));
     }
 }

@@ -8,8 +8,7 @@ use super::cost::{Share, megabytes};
 use super::summary;
 use crate::results::sureness::Reading;
 use crate::results::{
-    Canary, Column, Difference, Figure, Measures, Metric, Run, Sample, Summary, Variant, Verdict,
-    VerdictKind,
+    Canary, Column, Difference, Figure, Measures, Metric, Run, Sample, Summary, Variant, Verdict, VerdictKind,
 };
 use ebb_statistics::slope::{self, Slope};
 use std::collections::BTreeMap;
@@ -19,8 +18,7 @@ const WINDOWS: usize = 24;
 /// Fewer samples in a window say too little of its middle.
 const LEAST_SAMPLES: usize = 3;
 /// Columns that a window gives.
-const COLUMNS: [Column; 6] =
-    [Column::Peak, Column::Typical, Column::Floor, Column::Live, Column::Cgroup, Column::Cpu];
+const COLUMNS: [Column; 6] = [Column::Peak, Column::Typical, Column::Floor, Column::Live, Column::Cgroup, Column::Cpu];
 
 /// How a time is cut in which there were so many looks; fewer than `every_s` promises on a busy machine.
 pub fn cut(seconds: f64, every_s: f64, looks: usize) -> Canary {
@@ -31,8 +29,7 @@ pub fn cut(seconds: f64, every_s: f64, looks: usize) -> Canary {
 /// Fills in summaries, slopes and measures of variants with one run each.
 pub fn summarise(variants: &mut [Variant], canary: &Canary, metric: Metric) {
     let of = |variant: &Variant| variant.runs.first().map(|run| windows(run, canary, metric));
-    let windows: Vec<Vec<Measures>> =
-        variants.iter().map(|variant| of(variant).unwrap_or_default()).collect();
+    let windows: Vec<Vec<Measures>> = variants.iter().map(|variant| of(variant).unwrap_or_default()).collect();
     let first = windows.first().cloned().unwrap_or_default();
     for (index, (variant, windows)) in variants.iter_mut().zip(&windows).enumerate() {
         let Some(run) = variant.runs.first_mut() else {
@@ -55,8 +52,7 @@ fn windows(run: &Run, canary: &Canary, metric: Metric) -> Vec<Measures> {
     (0..canary.windows)
         .map(|window| {
             let from = f64::from(window) * canary.window_s;
-            let inside =
-                |sample: &&Sample| sample.at_s >= from && sample.at_s < from + canary.window_s;
+            let inside = |sample: &&Sample| sample.at_s >= from && sample.at_s < from + canary.window_s;
             let samples: Vec<&Sample> = run.samples.iter().filter(inside).collect();
             measure(&samples, metric)
         })
@@ -98,11 +94,7 @@ fn floors_slope(run: &Run, windows: &[Measures], canary: &Canary) -> Option<Slop
     slope::slope(&floors)
 }
 
-fn summary_of(
-    windows: &[Measures],
-    slope: Option<f64>,
-    against: Option<&[Measures]>,
-) -> Option<Summary> {
+fn summary_of(windows: &[Measures], slope: Option<f64>, against: Option<&[Measures]>) -> Option<Summary> {
     let mut figures = BTreeMap::new();
     for column in COLUMNS {
         let values: Vec<f64> = windows.iter().filter_map(|window| column.of(window)).collect();
@@ -117,11 +109,8 @@ fn summary_of(
 
 /// The median of the differences of the windows that both have.
 fn paired(column: Column, windows: &[Measures], against: &[Measures]) -> Option<Difference> {
-    let pairs: Vec<(f64, f64)> = windows
-        .iter()
-        .zip(against)
-        .filter_map(|(of, against)| Some((column.of(of)?, column.of(against)?)))
-        .collect();
+    let pairs: Vec<(f64, f64)> =
+        windows.iter().zip(against).filter_map(|(of, against)| Some((column.of(of)?, column.of(against)?))).collect();
     let differences: Vec<f64> = pairs.iter().map(|(of, against)| of - against).collect();
     let before: Vec<f64> = pairs.iter().map(|(_, against)| *against).collect();
     let before = ebb_statistics::median(&before)?;
@@ -140,11 +129,7 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
         return Verdict::not_enough("nothing was watched");
     };
     let Some(held) = typical(first) else {
-        return Verdict::not_enough(&format!(
-            "the {} of {} could not be read",
-            metric.label(),
-            first.name
-        ));
+        return Verdict::not_enough(&format!("the {} of {} could not be read", metric.label(), first.name));
     };
     let lowest = others
         .iter()
@@ -155,10 +140,7 @@ pub fn judge(variants: &[Variant], canary: &Canary, metric: Metric) -> Verdict {
     };
     let figure = other.figure(Column::Typical);
     let Some(difference) = figure.and_then(|figure| figure.versus_first) else {
-        return Verdict::not_enough(&format!(
-            "{} and {} never ran at the same time",
-            first.name, other.name
-        ));
+        return Verdict::not_enough(&format!("{} and {} never ran at the same time", first.name, other.name));
     };
     let (Some((low, high)), Some(reading)) = (difference.interval, difference.reading) else {
         return Verdict::not_enough("fewer than two windows have figures of both services");
@@ -212,8 +194,7 @@ pub fn worse(variants: &[Variant], share: f64) -> Vec<String> {
         let is_worse = difference.reading == Some(Reading::Real) && low > 0.0;
         let percent = |value: f64| 100.0 * value / before;
         (is_worse && high >= share * before).then(|| {
-            let what =
-                if column == Column::Cpu { "takes more CPU time" } else { "holds more memory" };
+            let what = if column == Column::Cpu { "takes more CPU time" } else { "holds more memory" };
             format!(
                 "{} {what} than {}: {:+.0} % ({:+.0} … {:+.0} %)",
                 variant.name,
@@ -225,10 +206,7 @@ pub fn worse(variants: &[Variant], share: f64) -> Vec<String> {
         })
     };
     let columns = [Column::Typical, Column::Cpu];
-    others
-        .iter()
-        .flat_map(|it| columns.into_iter().filter_map(move |column| of(it, column)))
-        .collect()
+    others.iter().flat_map(|it| columns.into_iter().filter_map(move |column| of(it, column))).collect()
 }
 
 fn cpu(variant: &Variant) -> String {
@@ -326,18 +304,10 @@ mod tests {
                 None,
                 "No real difference between old",
             ),
-            (
-                Box::new(|_| 300.0),
-                Box::new(noisy),
-                0.5,
-                VerdictKind::NotEnough,
-                None,
-                "watch longer",
-            ),
+            (Box::new(|_| 300.0), Box::new(noisy), 0.5, VerdictKind::NotEnough, None, "watch longer"),
         ];
         for (old, new, cpu, kind, variant, words) in cases {
-            let (variants, verdict) =
-                watch(side("old", |at| Some(old(at)), 0.5), side("new", |at| Some(new(at)), cpu));
+            let (variants, verdict) = watch(side("old", |at| Some(old(at)), 0.5), side("new", |at| Some(new(at)), cpu));
             assert!(verdict.sentence.contains(words), "{}", verdict.sentence);
             assert_eq!((verdict.kind, verdict.variant.as_deref()), (kind, variant), "{words}");
             let figures = &variants[1].summary.as_ref().unwrap().figures;
@@ -378,10 +348,7 @@ mod tests {
             let (variants, _) = watch(old, side("new", memory(factor, 150), cpu));
             let found = worse(&variants, 0.10);
             assert_eq!(found.len(), expected.len(), "{found:?}");
-            assert!(
-                found.iter().zip(expected).all(|(it, start)| it.starts_with(start)),
-                "{found:?}"
-            );
+            assert!(found.iter().zip(expected).all(|(it, start)| it.starts_with(start)), "{found:?}");
         }
     }
 

@@ -41,19 +41,13 @@ pub fn of(trial: &Trial) -> Option<Choice> {
     if let Some(why) = why {
         reason = format!("{reason}; {why}");
     }
-    Some(Choice {
-        variant: variant.name.clone(),
-        allocator: variant.allocator.clone(),
-        env,
-        reason,
-    })
+    Some(Choice { variant: variant.name.clone(), allocator: variant.allocator.clone(), env, reason })
 }
 
 /// Why a variant is recommended, and which of its costs are unknown.
 fn recommended_by(trial: &Trial) -> String {
     let disturbed = trial.canary.is_none() && cost::is_disturbed(&trial.variants);
-    let costs =
-        if disturbed { format!(" for its memory; {}", cost::DISTURBED) } else { String::new() };
+    let costs = if disturbed { format!(" for its memory; {}", cost::DISTURBED) } else { String::new() };
     format!("the trial recommends it{costs}")
 }
 
@@ -84,10 +78,7 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
     }
     let mut without = variant.env.clone();
     without.remove(PYTHONMALLOC);
-    let sibling = trial
-        .variants
-        .iter()
-        .find(|other| other.allocator == variant.allocator && other.env == without);
+    let sibling = trial.variants.iter().find(|other| other.allocator == variant.allocator && other.env == without);
     let Some(share) = sibling.and_then(|other| cpu_difference(variant, other)) else {
         return left_out("the trial has no CPU time without it");
     };
@@ -103,14 +94,8 @@ fn allows(trial: &Trial, variant: &Variant) -> (bool, String) {
 fn cpu_difference(with: &Variant, without: &Variant) -> Option<Share> {
     let values = |variant: &Variant| summary::values(variant, Column::Cpu);
     let before = without.median(Column::Cpu)?;
-    let difference =
-        summary::difference(Column::Cpu, &values(with), &values(without)).or_else(|| {
-            Some(Difference {
-                value: with.median(Column::Cpu)? - before,
-                interval: None,
-                reading: None,
-            })
-        })?;
+    let difference = summary::difference(Column::Cpu, &values(with), &values(without))
+        .or_else(|| Some(Difference { value: with.median(Column::Cpu)? - before, interval: None, reading: None }))?;
     Share::from(Column::Cpu, &difference, before)
 }
 

@@ -50,9 +50,7 @@ impl Container {
     /// The command that runs it in the foreground.
     pub fn command(&self, start: &Start) -> Result<Vec<String>, String> {
         match &self.source {
-            Source::Image(image, options) => {
-                Ok(client::command(&self.engine, image, options, &self.limits, start))
-            }
+            Source::Image(image, options) => Ok(client::command(&self.engine, image, options, &self.limits, start)),
             Source::Bundle(bundle) => bundle.command(&self.engine, &self.limits, start),
         }
     }

@@ -50,8 +50,7 @@ pub fn in_words(summary: &Summary, disturbed: bool) -> String {
             .map(|(column, name, share)| words(*column, name, share))
             .collect()
     };
-    let named =
-        |_: Column, name: &str, share: &Share| format!("{name}{}", share.interval_in_words());
+    let named = |_: Column, name: &str, share: &Share| format!("{name}{}", share.interval_in_words());
     let real = with(Reading::Real, |column, name, share| {
         format!("{}{}", change_in_words(column, name, share.value), share.interval_in_words())
     });
@@ -64,9 +63,7 @@ pub fn in_words(summary: &Summary, disturbed: bool) -> String {
         return format!(", at no measurable cost ({})", bare.collect::<Vec<_>>().join(", "));
     }
     let mut text = String::new();
-    for (lead, words) in
-        [(", with ", real), ("; no real difference: ", same), ("; unclear: ", unclear)]
-    {
+    for (lead, words) in [(", with ", real), ("; no real difference: ", same), ("; unclear: ", unclear)] {
         if !words.is_empty() {
             text += &format!("{lead}{}", words.join(", "));
         }
@@ -111,16 +108,13 @@ impl Share {
         (before > 0.0).then(|| Share {
             value: difference.value / before,
             interval: interval.map(|(low, high)| (low / before, high / before)),
-            reading: difference
-                .reading
-                .or_else(|| interval.map(|interval| summary::reading(column, before, interval))),
+            reading: difference.reading.or_else(|| interval.map(|interval| summary::reading(column, before, interval))),
         })
     }
 
     /// " (+15 … +25 %)"; nothing without an interval.
     pub fn interval_in_words(&self) -> String {
-        self.interval
-            .map_or(String::new(), |(low, high)| format!(" ({} … {} %)", signed(low), signed(high)))
+        self.interval.map_or(String::new(), |(low, high)| format!(" ({} … {} %)", signed(low), signed(high)))
     }
 }
 
@@ -145,8 +139,7 @@ fn change_in_words(column: Column, name: &str, share: f64) -> String {
 /// Whether every run of `other` took more CPU time than every run of `best`, of several runs each.
 pub fn uses_more_cpu(other: &Summary, best: &Summary) -> bool {
     let cpu = |summary: &Summary| summary.figures.get(&Column::Cpu).copied();
-    Option::zip(cpu(other), cpu(best))
-        .is_some_and(|(other, best)| other.n.min(best.n) > 1 && other.min > best.max)
+    Option::zip(cpu(other), cpu(best)).is_some_and(|(other, best)| other.n.min(best.n) > 1 && other.min > best.max)
 }
 
 #[cfg(test)]
@@ -176,19 +169,11 @@ mod tests {
         for (runs, shares, words) in [
             (
                 3,
-                &[
-                    cpu(-0.3, -0.25, -0.2),
-                    (Column::Throughput, 0.3, 0.35, 0.4),
-                    (Column::P99, -0.4, -0.35, -0.3),
-                ][..],
+                &[cpu(-0.3, -0.25, -0.2), (Column::Throughput, 0.3, 0.35, 0.4), (Column::P99, -0.4, -0.35, -0.3)][..],
                 ", with 25 % less CPU time (\u{2212}30 … \u{2212}20 %), 35 % more throughput (+30 … +40 %), \
                  35 % lower p99 (\u{2212}40 … \u{2212}30 %)",
             ),
-            (
-                3,
-                &[cpu(-0.08, 0.01, 0.12), p99],
-                "; unclear: CPU time (\u{2212}8 … +12 %), p99 (\u{2212}30 … +30 %)",
-            ),
+            (3, &[cpu(-0.08, 0.01, 0.12), p99], "; unclear: CPU time (\u{2212}8 … +12 %), p99 (\u{2212}30 … +30 %)"),
             (
                 3,
                 &[cpu(-0.01, 0.0, 0.02), p99],

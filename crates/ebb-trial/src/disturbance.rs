@@ -71,10 +71,7 @@ impl LoadPhases {
             (Some(left), Some(right)) => Some(left.max(right)),
             (left, right) => left.or(right),
         };
-        Disturbance {
-            others_cpu_share: most(whole.others_cpu_share, loaded.others_cpu_share),
-            ..whole
-        }
+        Disturbance { others_cpu_share: most(whole.others_cpu_share, loaded.others_cpu_share), ..whole }
     }
 }
 

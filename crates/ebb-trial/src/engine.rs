@@ -85,13 +85,7 @@ pub fn run_all(
     let (mut done, mut number) = (0, 0);
     let end = loop {
         summary::summarise(&mut results);
-        let progress = Progress {
-            variants: &results,
-            running: &running,
-            done,
-            elapsed: started.elapsed(),
-            longest,
-        };
+        let progress = Progress { variants: &results, running: &running, done, elapsed: started.elapsed(), longest };
         let interrupted = trial.interrupt.is_set().then_some(Err(Some(StopReason::Interrupted)));
         if let Err(end) = interrupted.unwrap_or_else(|| rounds.next(&progress)) {
             let Rounds::UntilSure(sure) = rounds else {
@@ -121,11 +115,7 @@ pub fn run_all(
             let logs = trial.logs.folder();
             if trial.logs.leave_full_disk() {
                 let again = has_failed(&run) && !trial.interrupt.is_set();
-                on_event(Event::LogsMoved {
-                    from: logs,
-                    to: trial.logs.folder(),
-                    again: again.then_some(name),
-                });
+                on_event(Event::LogsMoved { from: logs, to: trial.logs.folder(), again: again.then_some(name) });
                 if again {
                     run = clock.run(trial, variant, done, left, on_event);
                 }
@@ -176,8 +166,7 @@ impl Clock {
         let mut on_step = |event: StepEvent| match event {
             StepEvent::Begins(at) => {
                 let step = trial.steps[at];
-                let (left_s, seen_all) =
-                    self.durations.left(&trial.steps[at..], trial.steps, runs_left, &self.known);
+                let (left_s, seen_all) = self.durations.left(&trial.steps[at..], trial.steps, runs_left, &self.known);
                 on_event(Event::PhaseBegins {
                     phase: &trial.workload.phases[step.phase].name,
                     round: step.round,

@@ -20,8 +20,7 @@ pub fn trial() -> Trial {
     };
     let mut discarded = without_runs(Allocator::Mimalloc);
     discarded.runs = vec![run(1, 2.0, 50.0)];
-    discarded.runs[0].outcome =
-        Outcome::Discarded { reason: "python3 (7) uses malloc from libc".into() };
+    discarded.runs[0].outcome = Outcome::Discarded { reason: "python3 (7) uses malloc from libc".into() };
     Trial {
         format: FORMAT,
         ebb_version: "0.0.0".into(),
@@ -50,15 +49,9 @@ fn without_runs(allocator: Allocator) -> Variant {
     Variant::new(allocator.name(), allocator.name())
 }
 
-fn measured(
-    allocator: Allocator,
-    burst_s: f64,
-    after_rest: [f64; 3],
-    first: Option<f64>,
-) -> Variant {
+fn measured(allocator: Allocator, burst_s: f64, after_rest: [f64; 3], first: Option<f64>) -> Variant {
     let mut variant = without_runs(allocator);
-    variant.runs =
-        (1..=3).zip(after_rest).map(|(repetition, mb)| run(repetition, burst_s, mb)).collect();
+    variant.runs = (1..=3).zip(after_rest).map(|(repetition, mb)| run(repetition, burst_s, mb)).collect();
     let [low, middle, high] = after_rest.map(|mb| mb * 1e6);
     let versus_first = first.map(|first| Difference {
         value: middle - first * 1e6,
@@ -74,14 +67,8 @@ fn measured(
 
 /// Warm-up of 1 s at 50 MB, a burst at 400 MB, a rest of 4 s.
 fn run(repetition: u32, burst_s: f64, after_rest: f64) -> Run {
-    let span = |name: &str, kind, from_s, to_s| PhaseSpan {
-        name: name.into(),
-        kind,
-        round: 1,
-        from_s,
-        to_s,
-        load: None,
-    };
+    let span =
+        |name: &str, kind, from_s, to_s| PhaseSpan { name: name.into(), kind, round: 1, from_s, to_s, load: None };
     let end_s = 1.0 + burst_s + 4.0;
     let samples = (0..(end_s * 10.0) as u32).map(|tenth| {
         let at_s = f64::from(tenth) / 10.0;

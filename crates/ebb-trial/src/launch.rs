@@ -23,13 +23,7 @@ const RUN_MARK: &str = "EBB_RUN";
 
 /// Settings of allocators, which would make a variant something else than its name says.
 const ALLOCATOR_SETTINGS: [&str; 8] = [
-    "LD_PRELOAD",
-    "MALLOC_",
-    "EBB_CONF",
-    "MIMALLOC_",
-    "TCMALLOC_",
-    "GLIBC_TUNABLES",
-    "_RJEM_MALLOC_CONF",
+    "LD_PRELOAD", "MALLOC_", "EBB_CONF", "MIMALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "_RJEM_MALLOC_CONF",
     "PYTHONMALLOC",
 ];
 
@@ -104,20 +98,13 @@ impl<'a> Launch<'a> {
     /// Starts it.
     pub fn start(self, groups: &Groups) -> Result<Process, String> {
         let name = self.name;
-        let problem =
-            |what: &str, error: &dyn std::fmt::Display| format!("{name}: {what}: {error}");
-        let (program, arguments) =
-            self.command.split_first().ok_or(format!("{name}: the command is empty"))?;
+        let problem = |what: &str, error: &dyn std::fmt::Display| format!("{name}: {what}: {error}");
+        let (program, arguments) = self.command.split_first().ok_or(format!("{name}: the command is empty"))?;
         let program = located(program, self.cwd);
         let stdout = File::create(&self.stdout).map_err(|error| problem("its log", &error))?;
-        let stderr = if self.stderr == self.stdout {
-            stdout.try_clone()
-        } else {
-            File::create(&self.stderr)
-        };
+        let stderr = if self.stderr == self.stdout { stdout.try_clone() } else { File::create(&self.stderr) };
         // Opened here: an error of the start would blame the program.
-        let stdin = File::open("/dev/null")
-            .map_err(|error| problem("/dev/null, its standard input", &error))?;
+        let stdin = File::open("/dev/null").map_err(|error| problem("/dev/null, its standard input", &error))?;
         let mut command = Command::new(&program);
         command
             .args(arguments)
@@ -138,8 +125,7 @@ impl<'a> Launch<'a> {
             opened.map_err(|error| problem(&file.display().to_string(), &error))
         });
         enter(&mut command, procs_files.collect::<Result<_, _>>()?);
-        let child =
-            command.spawn().map_err(|error| problem(&program.display().to_string(), &error))?;
+        let child = command.spawn().map_err(|error| problem(&program.display().to_string(), &error))?;
         groups.add(child.id());
         self.container.iter().for_each(|container| groups.add_container(container));
         Ok(Process {
@@ -160,9 +146,7 @@ fn die_with_parent(command: &mut Command) {
     // SAFETY: the closure runs between fork and exec and makes one system call; it neither allocates
     // nor takes a lock.
     unsafe {
-        command.pre_exec(|| {
-            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)
-        });
+        command.pre_exec(|| nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from));
     }
 }
 
@@ -223,8 +207,7 @@ impl Process {
                 )))
             }
         });
-        let nothing =
-            || Err(format!("{} has no process after {} s", self.name, limit.as_secs_f64()));
+        let nothing = || Err(format!("{} has no process after {} s", self.name, limit.as_secs_f64()));
         self.in_container = Some(found.unwrap_or_else(nothing)?);
         Ok(())
     }
@@ -330,8 +313,7 @@ pub fn last_lines_of(path: &Path) -> Vec<String> {
         Ok(bytes)
     };
     let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-    let lines: Vec<String> =
-        text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+    let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].to_vec()
 }
 

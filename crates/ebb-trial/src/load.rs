@@ -22,9 +22,8 @@ fn last_line(output: &str) -> Result<LoadResult, String> {
         .rev()
         .find(|line| !line.trim().is_empty())
         .ok_or("it printed nothing; its last line must be one JSON object with requests, errors and seconds")?;
-    let load: LoadResult = serde_json::from_str(line.trim()).map_err(|error| {
-        format!("its last line is not the JSON object that was expected ({error}): {line}")
-    })?;
+    let load: LoadResult = serde_json::from_str(line.trim())
+        .map_err(|error| format!("its last line is not the JSON object that was expected ({error}): {line}"))?;
     if !(load.seconds.is_finite() && load.seconds > 0.0) {
         return Err(format!("its last line says seconds = {}", load.seconds));
     }

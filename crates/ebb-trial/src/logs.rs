@@ -47,9 +47,7 @@ impl Logs {
 
 /// Whether the disk of a folder, or the user's share of it, has no room.
 fn is_full(folder: &Path) -> bool {
-    probe(folder).is_err_and(|error| {
-        matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-    })
+    probe(folder).is_err_and(|error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
 /// Writes about as much as a small trial leaves, and removes it.

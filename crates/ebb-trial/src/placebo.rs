@@ -43,18 +43,13 @@ fn is_setting(key: &str) -> bool {
 /// The same program and variables, but for settings of malloc.
 fn differs_by_settings(other: &Variant, plain: &Variant) -> bool {
     let without = other.env.iter().filter(|(key, _)| !is_setting(key));
-    other.env.keys().any(|key| is_setting(key))
-        && without.eq(plain.env.iter())
-        && other.command == plain.command
+    other.env.keys().any(|key| is_setting(key)) && without.eq(plain.env.iter()) && other.command == plain.command
 }
 
 /// The same memory after the rest, and no real difference of the peaks.
 fn is_no_different(other: &Variant, plain: &Variant) -> bool {
-    let reading = |column| {
-        summary::difference(column, &values(other, column), &values(plain, column))?.reading
-    };
-    reading(Column::AfterRest) == Some(Reading::NoRealDifference)
-        && reading(Column::Peak) != Some(Reading::Real)
+    let reading = |column| summary::difference(column, &values(other, column), &values(plain, column))?.reading;
+    reading(Column::AfterRest) == Some(Reading::NoRealDifference) && reading(Column::Peak) != Some(Reading::Real)
 }
 
 /// Of the run in the middle, by what lies at the tops.
@@ -83,8 +78,7 @@ fn reason(plain: &str, free: &FreeMemory) -> String {
     if all < LITTLE_BYTES {
         return format!("{plain} holds only {} of free memory", mb(all));
     }
-    let threshold =
-        free.trim_threshold_bytes.map_or(String::new(), |at| format!(" larger than {}", mb(at)));
+    let threshold = free.trim_threshold_bytes.map_or(String::new(), |at| format!(" larger than {}", mb(at)));
     let inside = match free.inside_bytes as f64 >= all as f64 * PINNED_SHARE {
         true => format!("; {} lie between live blocks", mb(free.inside_bytes)),
         false => String::new(),
@@ -105,8 +99,7 @@ mod tests {
     /// A variant of glibc with two runs that hold so many MB, `top` and `inside` of them free.
     fn variant(name: &str, setting: &str, held: f64, (top, inside): (u64, u64)) -> Variant {
         let settings = setting.split(' ').filter_map(|pair| pair.split_once('='));
-        let env: BTreeMap<String, String> =
-            settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let env: BTreeMap<String, String> = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let run = |repetition: u32| {
             let mut run = Run::new(repetition);
             run.measures.after_rest_bytes = Some((held + f64::from(repetition) / 10.0) * 1e6);
@@ -162,8 +155,7 @@ mod tests {
 
     #[test]
     fn one_run_proves_no_placebo_and_a_reference_is_none() {
-        let mut variants =
-            vec![variant("glibc", "", 350.0, (1, 299)), variant("x", TRIM, 350.0, (1, 299))];
+        let mut variants = vec![variant("glibc", "", 350.0, (1, 299)), variant("x", TRIM, 350.0, (1, 299))];
         variants[1].trim_once = true;
         assert_eq!(look(&variants), None);
         variants[1].trim_once = false;

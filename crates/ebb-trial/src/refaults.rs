@@ -49,10 +49,7 @@ impl Refaults {
         let before = std::mem::take(&mut self.processes);
         for held in tree {
             let now = held.anon_pages;
-            let counts = before
-                .get(&held.space)
-                .copied()
-                .unwrap_or(PageCounts { last_pages: now, peak_pages: now });
+            let counts = before.get(&held.space).copied().unwrap_or(PageCounts { last_pages: now, peak_pages: now });
             self.pages += now.min(counts.peak_pages).saturating_sub(counts.last_pages);
             let counts = PageCounts { last_pages: now, peak_pages: counts.peak_pages.max(now) };
             self.processes.insert(held.space, counts);

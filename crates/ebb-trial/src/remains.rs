@@ -43,9 +43,7 @@ pub fn look(variants: &[Variant], verdict: &Verdict) -> Option<Remains> {
 
 /// The highest live heap of a run, the median of the runs.
 fn live_peak(variant: &Variant) -> Option<u64> {
-    let peaks = variant
-        .complete()
-        .filter_map(|run| run.samples.iter().filter_map(|sample| sample.live_bytes).max());
+    let peaks = variant.complete().filter_map(|run| run.samples.iter().filter_map(|sample| sample.live_bytes).max());
     let peaks: Vec<f64> = peaks.map(|bytes| bytes as f64).collect();
     ebb_statistics::median(&peaks).map(|bytes| bytes as u64)
 }
@@ -93,25 +91,17 @@ mod tests {
         Variant { runs: (1..).zip(peaks).map(run).collect(), ..Variant::new(name, name) }
     }
 
-    fn remains(
-        mut variants: Vec<Variant>,
-        recommended: Option<&str>,
-        limit: Option<u64>,
-    ) -> Remains {
+    fn remains(mut variants: Vec<Variant>, recommended: Option<&str>, limit: Option<u64>) -> Remains {
         crate::summary::summarise(&mut variants);
         variants[0].runs[0].limit_bytes = limit.map(|limit| limit * MB);
-        let verdict = Verdict {
-            kind: VerdictKind::Recommend,
-            variant: recommended.map(str::to_owned),
-            sentence: String::new(),
-        };
+        let verdict =
+            Verdict { kind: VerdictKind::Recommend, variant: recommended.map(str::to_owned), sentence: String::new() };
         look(&variants, &verdict).unwrap()
     }
 
     #[test]
     fn the_live_peak_stands_next_to_the_limit_and_the_limit_that_is_enough() {
-        let variants =
-            || vec![variant("glibc", &[500, 505], None), variant("ours", &[400, 404], Some(310))];
+        let variants = || vec![variant("glibc", &[500, 505], None), variant("ours", &[400, 404], Some(310))];
         let found = remains(variants(), Some("ours"), Some(1024));
         assert_eq!(
             found.sentence,
@@ -122,11 +112,7 @@ mod tests {
         // No recommendation is about the first one. What another counted is live in it too.
         let first = remains(variants(), None, Some(512));
         assert_eq!((first.variant.as_str(), first.live_peak_bytes), ("glibc", Some(310 * MB)));
-        assert!(
-            first.sentence.contains("a limit of 556 MB, more than it has"),
-            "{}",
-            first.sentence
-        );
+        assert!(first.sentence.contains("a limit of 556 MB, more than it has"), "{}", first.sentence);
     }
 
     #[test]
@@ -134,11 +120,7 @@ mod tests {
         let variants = vec![variant("glibc", &[400, 500], None), variant("x", &[300], None)];
         let found = remains(variants, None, None);
         assert_eq!((found.live_peak_bytes, found.margin_bytes), (None, 100 * MB));
-        assert!(
-            found.sentence.contains("the live peak, at most 300 MB (no limit)"),
-            "{}",
-            found.sentence
-        );
+        assert!(found.sentence.contains("the live peak, at most 300 MB (no limit)"), "{}", found.sentence);
         assert!(found.sentence.ends_with("100 MB (the spread of the runs)."), "{}", found.sentence);
     }
 

@@ -23,8 +23,7 @@ use sureness::{Stopping, Trap, Tuned};
 pub use findings::{FreeMemory, Placebos, Remains};
 pub use measures::{Column, Difference, Figure, Measures, Summary, Unit};
 pub use run::{
-    HealthAnswer, Live, LoadResult, Mark, Oom, Outcome, PhaseKind, PhaseSpan, Quantiles, Restart,
-    Run, Sample, Trim,
+    HealthAnswer, Live, LoadResult, Mark, Oom, Outcome, PhaseKind, PhaseSpan, Quantiles, Restart, Run, Sample, Trim,
 };
 
 /// The version of the layout; raised when a field changes its meaning or goes.

@@ -97,8 +97,7 @@ impl Sure {
             return false;
         };
         let compared = compared(progress);
-        !compared.is_empty()
-            && compared.iter().all(|variant| width(variant).is_some_and(|width| width <= wanted))
+        !compared.is_empty() && compared.iter().all(|variant| width(variant).is_some_and(|width| width <= wanted))
     }
 
     /// The width that is wanted, in bytes; never less than what is too small to matter.
@@ -128,14 +127,11 @@ impl Sure {
 /// The variants whose difference to the first is waited for: the ones that run and give runs that count. One
 /// whose every run is discarded would never get an interval.
 fn compared<'a>(progress: &Progress<'a>) -> Vec<&'a Variant> {
-    let counts = |variant: &Variant| {
-        variant.runs.is_empty() || variant.runs.iter().any(|run| run.outcome == Outcome::Complete)
-    };
+    let counts =
+        |variant: &Variant| variant.runs.is_empty() || variant.runs.iter().any(|run| run.outcome == Outcome::Complete);
     let both = progress.variants.iter().zip(progress.running);
-    let alive: Vec<&Variant> = both
-        .filter(|(variant, runs)| **runs && counts(variant))
-        .map(|(variant, _)| variant)
-        .collect();
+    let alive: Vec<&Variant> =
+        both.filter(|(variant, runs)| **runs && counts(variant)).map(|(variant, _)| variant).collect();
     match (alive.first(), progress.variants.first()) {
         (Some(alive_first), Some(first)) if alive_first.name == first.name => alive[1..].to_vec(),
         _ => Vec::new(),
@@ -166,11 +162,7 @@ mod tests {
             }),
         };
         Variant {
-            summary: Some(Summary {
-                runs: 5,
-                errors: 0,
-                figures: [(Column::AfterRest, figure)].into(),
-            }),
+            summary: Some(Summary { runs: 5, errors: 0, figures: [(Column::AfterRest, figure)].into() }),
             ..Variant::new(name, name)
         }
     }
@@ -191,16 +183,8 @@ mod tests {
     #[test]
     fn it_stops_when_every_interval_is_narrow_or_the_next_round_would_not_fit() {
         let first = || variant("glibc", 200.0, None);
-        let wide = [
-            first(),
-            variant("a", 190.0, Some((-12.0, -2.0))),
-            variant("b", 100.0, Some((-130.0, -70.0))),
-        ];
-        let narrow = [
-            first(),
-            variant("a", 200.0, Some((-5.0, 4.0))),
-            variant("b", 100.0, Some((-101.0, -99.0))),
-        ];
+        let wide = [first(), variant("a", 190.0, Some((-12.0, -2.0))), variant("b", 100.0, Some((-130.0, -70.0)))];
+        let narrow = [first(), variant("a", 200.0, Some((-5.0, 4.0))), variant("b", 100.0, Some((-101.0, -99.0)))];
         let small = [variant("glibc", 20.0, None), variant("b", 19.0, Some((-2.4, 0.4)))];
         for (what, variants, done, seconds, end) in [
             ("60 MB are more than 5 % of 200", &wide[..], 5, 300, None),
@@ -210,19 +194,9 @@ mod tests {
             ("no round fits", &wide, 9, 541, Some(StopReason::Budget)),
             ("nor early", &wide, 2, 541, Some(StopReason::Budget)),
             ("one round is always done", &wide, 0, 0, None),
-            (
-                "few megabytes are narrow enough for a small service",
-                &small,
-                5,
-                1,
-                Some(StopReason::Sure),
-            ),
+            ("few megabytes are narrow enough for a small service", &small, 5, 1, Some(StopReason::Sure)),
         ] {
-            assert_eq!(
-                after(done, seconds, variants),
-                end.map_or(Ok(()), |end| Err(Some(end))),
-                "{what}"
-            );
+            assert_eq!(after(done, seconds, variants), end.map_or(Ok(()), |end| Err(Some(end))), "{what}");
         }
         let mut progress = Progress {
             variants: &wide,

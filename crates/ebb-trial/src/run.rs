@@ -34,22 +34,15 @@ use request::until_ready;
 const AFTER_TRIM: Duration = Duration::from_millis(200);
 
 /// Runs one variant once. `on_step` is called when a phase begins, and with its length when it ends.
-pub fn run(
-    trial: &TrialContext,
-    variant: &Prepared,
-    repetition: u32,
-    on_step: &mut dyn FnMut(StepEvent),
-) -> Run {
+pub fn run(trial: &TrialContext, variant: &Prepared, repetition: u32, on_step: &mut dyn FnMut(StepEvent)) -> Run {
     let mut record = Run::new(repetition);
     let before = trial.observer.machine();
     let mut loaded = LoadPhases::default();
     let run_mark = format!("{}-{}-{repetition}", std::process::id(), variant.spec.name);
     // The cgroup is dropped after its processes have ended.
     let run_cgroup = trial.cgroups.map(|cgroups| cgroups.create(&run_mark)).transpose();
-    let ended = run_cgroup
-        .as_ref()
-        .map_err(|reason| RunError::from(format!("its cgroup: {reason}")))
-        .and_then(|run_cgroup| {
+    let ended =
+        run_cgroup.as_ref().map_err(|reason| RunError::from(format!("its cgroup: {reason}"))).and_then(|run_cgroup| {
             let procs_files = run_cgroup.as_ref().map_or(Vec::new(), |made| made.procs_files());
             let (context, _dir) = RunContext::create(trial, variant, repetition, run_mark.clone())?;
             let mut recorder = Recorder { record: &mut record, loaded: &mut loaded, on_step };
@@ -60,9 +53,7 @@ pub fn run(
     record.outcome = match ended {
         Ok(()) => Outcome::Complete,
         // What failed because it was being stopped did not fail.
-        Err(RunError::Interrupted | RunError::Failed { .. }) if trial.interrupt.is_set() => {
-            Outcome::Interrupted
-        }
+        Err(RunError::Interrupted | RunError::Failed { .. }) if trial.interrupt.is_set() => Outcome::Interrupted,
         Err(RunError::Interrupted) => Outcome::Interrupted,
         Err(RunError::Discarded(reason)) => Outcome::Discarded { reason },
         Err(RunError::Failed { reason, last_lines }) => {
@@ -76,10 +67,7 @@ pub fn run(
 }
 
 /// Starts the service as it is and, when it is ready, calls `look` with its number. The error has its last lines.
-pub fn first_look<T>(
-    trial: &TrialContext,
-    look: impl FnOnce(u32) -> T,
-) -> Result<T, (String, Vec<String>)> {
+pub fn first_look<T>(trial: &TrialContext, look: impl FnOnce(u32) -> T) -> Result<T, (String, Vec<String>)> {
     let spec = VariantSpec { name: "first-look".to_owned(), ..VariantSpec::default() };
     let run_mark = format!("{}-{}", std::process::id(), spec.name);
     let variant = Prepared::as_it_is(spec);
@@ -137,9 +125,7 @@ impl RunContext<'_> {
         let started = Instant::now();
         let mut service = self.start_service(variant, procs_files)?;
         let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
-        service
-            .find_container(limit, &trial.interrupt)
-            .map_err(|reason| failed(reason, &service))?;
+        service.find_container(limit, &trial.interrupt).map_err(|reason| failed(reason, &service))?;
         let cgroup = trial.observer.cgroup(service.pid());
         let kills = || cgroup.as_ref().and_then(|cgroup| cgroup.oom_kills());
         let kills_before = kills();
@@ -153,14 +139,9 @@ impl RunContext<'_> {
         let killed = counted.or_else(|| service.was_oom_killed().then_some(1));
         record.oom = killed.filter(|kills| *kills > 0).map(|kills| Oom {
             // A service that is gone at once is gone before the next sample: its phase ended there.
-            at_s: record
-                .oom
-                .and_then(|oom| oom.at_s)
-                .or(record.phases.last().map(|phase| phase.to_s)),
+            at_s: record.oom.and_then(|oom| oom.at_s).or(record.phases.last().map(|phase| phase.to_s)),
             kills,
-            limit_bytes: record
-                .limit_bytes
-                .or(trial.container.and_then(|container| container.limits.memory_max_bytes)),
+            limit_bytes: record.limit_bytes.or(trial.container.and_then(|container| container.limits.memory_max_bytes)),
         });
         result
     }
@@ -175,8 +156,7 @@ impl RunContext<'_> {
     ) -> Result<(), RunError> {
         let Recorder { record, loaded, on_step } = recorder;
         let limit = Duration::from_secs_f64(self.workload.service.ready_timeout_s);
-        until_ready(self, &self.workload.service.ready, service, limit)
-            .map_err(|reason| failed(reason, service))?;
+        until_ready(self, &self.workload.service.ready, service, limit).map_err(|reason| failed(reason, service))?;
         let pid = service.pid();
         self.define("pid", pid.to_string());
         let zero = Instant::now();
@@ -191,8 +171,7 @@ impl RunContext<'_> {
         let cgroup = start.cgroup;
         let throttled = || cgroup.as_ref().and_then(|cgroup| cgroup.throttled_s());
         let throttled_before = throttled();
-        let sampler =
-            Sampler::start(trial.observer.clone(), pid, zero, trial.interval, cgroup.clone());
+        let sampler = Sampler::start(trial.observer.clone(), pid, zero, trial.interval, cgroup.clone());
         let health = match self.workload.service.health() {
             Some(url) => Some(Health::start(self.fill(url)?, zero)),
             None => None,
@@ -205,12 +184,12 @@ impl RunContext<'_> {
                 on_step(StepEvent::Begins(index));
                 let phase = &self.workload.phases[step.phase];
                 if variant.spec.trim_once && last_rest == Some(index) {
-                    trial.observer.trim(pid).map_err(|reason| {
-                        RunError::Discarded(format!("malloc_trim from outside: {reason}"))
-                    })?;
+                    trial
+                        .observer
+                        .trim(pid)
+                        .map_err(|reason| RunError::Discarded(format!("malloc_trim from outside: {reason}")))?;
                 }
-                let seconds =
-                    self.step(trial, phase, step.round, service, &mut monitors, record)?;
+                let seconds = self.step(trial, phase, step.round, service, &mut monitors, record)?;
                 on_step(StepEvent::Took(index, seconds));
                 in_charge()?;
             }
@@ -219,11 +198,9 @@ impl RunContext<'_> {
         record.instruments = trial.observer.instruments(pid);
         let seen = sampler.finish();
         record.samples = seen.samples;
-        record.oom =
-            seen.oom_at_s.map(|at_s| Oom { at_s: Some(at_s), kills: 1, limit_bytes: None });
+        record.oom = seen.oom_at_s.map(|at_s| Oom { at_s: Some(at_s), kills: 1, limit_bytes: None });
         record.health = health.map_or(Vec::new(), Health::finish);
-        record.throttled_s =
-            Option::zip(throttled(), throttled_before).map(|(now, before)| now - before);
+        record.throttled_s = Option::zip(throttled(), throttled_before).map(|(now, before)| now - before);
         result?;
         if variant.spec.is_libc() {
             record.free = trial.observer.free_memory(pid);
@@ -242,9 +219,7 @@ impl RunContext<'_> {
         let answer = request::send(self, trim, "POST");
         std::thread::sleep(AFTER_TRIM);
         match (answer, before, memory()) {
-            (Ok(_), Some(before_bytes), Some(after_bytes)) => {
-                record.trim = Some(Trim { before_bytes, after_bytes })
-            }
+            (Ok(_), Some(before_bytes), Some(after_bytes)) => record.trim = Some(Trim { before_bytes, after_bytes }),
             (Err(reason), _, _) => note(record, format!("malloc_trim not measured: {reason}")),
             _ => note(record, "malloc_trim not measured: the memory could not be read".into()),
         }
@@ -281,8 +256,7 @@ impl RunContext<'_> {
         let mut process = launch.start(&self.groups)?;
         if let Some(ready) = &companion.ready {
             let limit = Duration::from_secs_f64(companion.ready_timeout_s);
-            until_ready(self, ready, &mut process, limit)
-                .map_err(|reason| failed(reason, &process))?;
+            until_ready(self, ready, &mut process, limit).map_err(|reason| failed(reason, &process))?;
         }
         Ok(process)
     }
@@ -301,8 +275,6 @@ fn oom_in_words(record: &Run) -> Option<String> {
         (Some(at_s), Some(phase)) => format!("{at_s:.0} s after readiness, during {}", phase.name),
         _ => "before it was ready".into(),
     };
-    let limit = oom
-        .limit_bytes
-        .map_or(String::new(), |bytes| format!(" (limit {:.0} MB)", bytes as f64 / 1e6));
+    let limit = oom.limit_bytes.map_or(String::new(), |bytes| format!(" (limit {:.0} MB)", bytes as f64 / 1e6));
     Some(format!("the service was OOM-killed {when}{limit}"))
 }

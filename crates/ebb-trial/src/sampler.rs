@@ -116,8 +116,7 @@ impl Sampler {
                     let refaults = seen.held.map(|held| refaults.count(&held));
                     lock(&taken).samples.push(Sample { at_s, refaults, ..seen.sample });
                 }
-                if Option::zip(kills_before, oom_kills()).is_some_and(|(before, now)| now > before)
-                {
+                if Option::zip(kills_before, oom_kills()).is_some_and(|(before, now)| now > before) {
                     lock(&taken).oom_at_s.get_or_insert(at_s);
                 }
                 // On a grid, so that a slow sample does not shift the later ones; a missed point of the

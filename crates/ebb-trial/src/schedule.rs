@@ -29,13 +29,10 @@ pub fn steps(phases: &[Repetition], cycles: &BTreeMap<String, u32>) -> Vec<Step>
     while start < phases.len() {
         let cycle = phases[start].cycle.as_ref();
         let together = match cycle {
-            Some(_) => {
-                phases[start..].iter().take_while(|phase| phase.cycle.as_ref() == cycle).count()
-            }
+            Some(_) => phases[start..].iter().take_while(|phase| phase.cycle.as_ref() == cycle).count(),
             None => 1,
         };
-        let rounds =
-            cycle.and_then(|name| cycles.get(name).copied()).unwrap_or(phases[start].repeat.max(1));
+        let rounds = cycle.and_then(|name| cycles.get(name).copied()).unwrap_or(phases[start].repeat.max(1));
         for round in 1..=rounds {
             steps.extend((start..start + together).map(|phase| Step { phase, round }));
         }
@@ -72,17 +69,10 @@ impl Durations {
 
     /// Time left; `known` has the length of the idle phases. Second: whether every part of it has been
     /// seen, else it is a lower bound.
-    pub fn left(
-        &self,
-        rest_of_run: &[Step],
-        run: &[Step],
-        runs_left: usize,
-        known: &[Option<f64>],
-    ) -> (f64, bool) {
+    pub fn left(&self, rest_of_run: &[Step], run: &[Step], runs_left: usize, known: &[Option<f64>]) -> (f64, bool) {
         let mut complete = true;
         let mut sum = |steps: &[Step]| -> f64 {
-            let lengths =
-                steps.iter().map(|step| known[step.phase].or_else(|| self.phase(step.phase)));
+            let lengths = steps.iter().map(|step| known[step.phase].or_else(|| self.phase(step.phase)));
             lengths
                 .map(|length| {
                     complete &= length.is_some();
@@ -92,8 +82,7 @@ impl Durations {
         };
         let mut left = sum(rest_of_run);
         if runs_left > 0 {
-            let around =
-                if self.around.1 > 0 { self.around.0 / f64::from(self.around.1) } else { 0.0 };
+            let around = if self.around.1 > 0 { self.around.0 / f64::from(self.around.1) } else { 0.0 };
             left += (sum(run) + around) * runs_left as f64;
         }
         (left, complete)
@@ -112,8 +101,7 @@ mod tests {
     fn neighbours_of_a_cycle_go_round_together() {
         let phases = [phase(None, 0), phase(Some("c"), 0), phase(Some("c"), 0), phase(None, 2)];
         let cycles = BTreeMap::from([("c".to_owned(), 2)]);
-        let order: Vec<_> =
-            steps(&phases, &cycles).iter().map(|step| (step.phase, step.round)).collect();
+        let order: Vec<_> = steps(&phases, &cycles).iter().map(|step| (step.phase, step.round)).collect();
         assert_eq!(order, [(0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (3, 2)]);
     }
 

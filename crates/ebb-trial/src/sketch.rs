@@ -45,8 +45,7 @@ impl Sketch {
             None => self.connection()?,
         };
         let shown = |command: &[String]| {
-            shlex::try_join(command.iter().map(String::as_str))
-                .unwrap_or_else(|_| command.join(" "))
+            shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| command.join(" "))
         };
         let started: Vec<String> = self.image.iter().chain(&self.service).cloned().collect();
         let description = format!("{}, under {}", shown(&started), shown(&self.load));
@@ -107,11 +106,9 @@ impl Sketch {
         });
         match address {
             Some(address) => Ok(format!("{{ tcp = {} }}", text(&template::keep_known(&address)))),
-            None => {
-                Err("the load has no address, so ebb cannot detect when the service is ready; \
+            None => Err("the load has no address, so ebb cannot detect when the service is ready; \
                          give --ready URL, --ready HOST:PORT or --ready line:REGEX"
-                    .into())
-            }
+                .into()),
         }
     }
 }
@@ -137,9 +134,8 @@ fn ready(words: &str) -> Result<String, String> {
 
 /// Whether a host is followed by a port, which may be a template.
 fn has_port(host: &str) -> bool {
-    host.rsplit_once(':').is_some_and(|(name, port)| {
-        !name.is_empty() && (port == "{port}" || port.parse::<u16>().is_ok())
-    })
+    host.rsplit_once(':')
+        .is_some_and(|(name, port)| !name.is_empty() && (port == "{port}" || port.parse::<u16>().is_ok()))
 }
 
 fn text(value: &str) -> String {
@@ -203,9 +199,7 @@ mod tests {
         let values = [("port".to_owned(), "7".to_owned())].into();
         let filled = template::fill_all(&workload.service.command, &values).unwrap();
         assert_eq!(filled[2..], ["print(\"{}\", {\"a\": 1})", "--port", "7"]);
-        assert!(
-            matches!(&workload.service.ready, Ready::Tcp(address) if address == "localhost:{port}")
-        );
+        assert!(matches!(&workload.service.ready, Ready::Tcp(address) if address == "localhost:{port}"));
         assert_eq!(workload.phases.len(), 2, "without a health address nothing is sent before");
     }
 

@@ -5,8 +5,7 @@
 use super::load;
 use crate::results::sureness::Reading;
 use crate::results::{
-    Column, Difference, Figure, Mark, Measures, Metric, PhaseKind, PhaseSpan, Run, Sample, Summary,
-    Unit, Variant,
+    Column, Difference, Figure, Mark, Measures, Metric, PhaseKind, PhaseSpan, Run, Sample, Summary, Unit, Variant,
 };
 use ebb_statistics::slope::{self, Slope};
 use std::collections::BTreeMap;
@@ -30,12 +29,8 @@ const SLOPE_FROM_ROUND: u32 = 2;
 pub fn memory_at_end(samples: &[Sample], metric: Metric, from_s: f64, to_s: f64) -> Option<f64> {
     let from_s = from_s.max(to_s - 1.0);
     let inside = |sample: &&Sample| sample.at_s >= from_s && sample.at_s <= to_s;
-    let values: Vec<f64> = samples
-        .iter()
-        .filter(inside)
-        .filter_map(|sample| metric.of(sample))
-        .map(|bytes| bytes as f64)
-        .collect();
+    let values: Vec<f64> =
+        samples.iter().filter(inside).filter_map(|sample| metric.of(sample)).map(|bytes| bytes as f64).collect();
     // A span shorter than the sampling interval: the last sample before its end.
     ebb_statistics::median(&values).or_else(|| {
         let before = samples.iter().rev().find(|sample| sample.at_s <= to_s)?;
@@ -46,17 +41,14 @@ pub fn memory_at_end(samples: &[Sample], metric: Metric, from_s: f64, to_s: f64)
 /// The figures of a run from what was recorded.
 pub fn measure(run: &Run, metric: Metric) -> Measures {
     let at_end = |span: &PhaseSpan| memory_at_end(&run.samples, metric, span.from_s, span.to_s);
-    let marked =
-        |name: &str| -> Option<&Mark> { run.marks.iter().rev().find(|mark| mark.name == name) };
+    let marked = |name: &str| -> Option<&Mark> { run.marks.iter().rev().find(|mark| mark.name == name) };
     let last = |kind: PhaseKind| run.phases.iter().rev().find(|span| span.kind == kind);
 
     let baseline = match marked(BASELINE) {
         Some(mark) => mark.bytes.map(|bytes| bytes as f64),
         None => match last(PhaseKind::Warmup) {
             Some(warmup) => at_end(warmup),
-            None => {
-                run.samples.first().and_then(|sample| metric.of(sample)).map(|bytes| bytes as f64)
-            }
+            None => run.samples.first().and_then(|sample| metric.of(sample)).map(|bytes| bytes as f64),
         },
     };
     let rest = last(PhaseKind::Idle);
@@ -64,8 +56,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         Some(mark) => mark.bytes.map(|bytes| bytes as f64),
         None => rest.and_then(at_end),
     };
-    let peak =
-        run.samples.iter().filter_map(|sample| metric.of(sample)).max().map(|bytes| bytes as f64);
+    let peak = run.samples.iter().filter_map(|sample| metric.of(sample)).max().map(|bytes| bytes as f64);
     let loads: Vec<_> = run.loads().collect();
     let latency = load::latency(&loads);
     Measures {
@@ -83,11 +74,7 @@ pub fn measure(run: &Run, metric: Metric) -> Measures {
         p50_ms: latency.map(|quantiles| quantiles.p50),
         p99_ms: latency.and_then(|quantiles| quantiles.p99),
         slope_bytes_per_h: rest_slope(run, metric).map(|slope| slope.bytes_per_s * 3600.0),
-        health_max_ms: run
-            .health
-            .iter()
-            .filter_map(|answer| answer.latency_ms)
-            .max_by(f64::total_cmp),
+        health_max_ms: run.health.iter().filter_map(|answer| answer.latency_ms).max_by(f64::total_cmp),
         throttled_s: run.throttled_s,
         // Those of windows.
         ..Measures::default()
@@ -173,14 +160,11 @@ fn summary_of(variant: &Variant, first: Option<&BTreeMap<Column, Vec<f64>>>) -> 
     if runs == 0 {
         return None;
     }
-    let errors =
-        variant.complete().flat_map(|run| &run.phases).filter_map(|span| span.load.as_ref());
-    let mut summary =
-        Summary { runs, errors: errors.map(|load| load.errors).sum(), figures: BTreeMap::new() };
+    let errors = variant.complete().flat_map(|run| &run.phases).filter_map(|span| span.load.as_ref());
+    let mut summary = Summary { runs, errors: errors.map(|load| load.errors).sum(), figures: BTreeMap::new() };
     for column in Column::ALL {
         let values = values(variant, *column);
-        let against =
-            first.and_then(|first| first.get(column)).filter(|against| !against.is_empty());
+        let against = first.and_then(|first| first.get(column)).filter(|against| !against.is_empty());
         let versus_first = against.and_then(|against| difference(*column, &values, against));
         let figure = Figure::of(&values, versus_first);
         summary.figures.extend(figure.map(|figure| (*column, figure)));
@@ -262,18 +246,8 @@ mod tests {
     #[test]
     fn marks_trim_and_live_are_taken_where_they_are() {
         let mut run = run(120);
-        let mark = |name: &str, round, bytes| Mark {
-            name: name.into(),
-            round,
-            at_s: 1.0,
-            bytes: Some(bytes),
-        };
-        run.marks = vec![
-            mark(BASELINE, 1, 30),
-            mark(AFTER_REST, 1, 70),
-            mark(AFTER_REST, 2, 90),
-            mark("other", 1, 1),
-        ];
+        let mark = |name: &str, round, bytes| Mark { name: name.into(), round, at_s: 1.0, bytes: Some(bytes) };
+        run.marks = vec![mark(BASELINE, 1, 30), mark(AFTER_REST, 1, 70), mark(AFTER_REST, 2, 90), mark("other", 1, 1)];
         run.trim = Some(Trim { before_bytes: 100, after_bytes: 64 });
         run.live = vec![Live { at_s: 8.01, bytes: 33 }];
         let measures = measure(&run, Metric::Rss);
@@ -305,8 +279,7 @@ mod tests {
 
     #[test]
     fn runs_become_median_spread_and_difference_to_the_first() {
-        let discarded =
-            Run { outcome: Outcome::Discarded { reason: "not in charge".into() }, ..run(999) };
+        let discarded = Run { outcome: Outcome::Discarded { reason: "not in charge".into() }, ..run(999) };
         let mut variants = [
             variant("glibc", vec![run(300), run(310), run(290), discarded]),
             variant("other", vec![run(80), run(84), run(82)]),

@@ -10,8 +10,7 @@ pub type Values = BTreeMap<String, String>;
 
 /// Puts the values in. The error names the unknown name, and lists the known ones.
 pub fn fill(text: &str, values: &Values) -> Result<String, String> {
-    let unbalanced =
-        || format!("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)");
+    let unbalanced = || format!("\"{text}\": an unmatched brace (write {{{{ or }}}} for a literal brace)");
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {

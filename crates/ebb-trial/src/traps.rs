@@ -98,8 +98,7 @@ fn under_way(load: &LoadResult) -> Option<f64> {
     let latency = load.latency_ms?;
     // The mean lies between; where the slowest would already be several at once it cannot be told.
     let p99_is_below = |p99: f64| per_ms * p99 < SURELY_SEVERAL;
-    (latency.p99.is_some_and(p99_is_below) || per_ms * latency.p50 > ONE_STREAM)
-        .then_some(per_ms * latency.p50)
+    (latency.p99.is_some_and(p99_is_below) || per_ms * latency.p50 > ONE_STREAM).then_some(per_ms * latency.p50)
 }
 
 fn no_idle_phase(variants: &[Variant]) -> Option<Trap> {
@@ -136,9 +135,7 @@ fn returns_too_late(variant: &Variant) -> Option<Trap> {
             Some(trap(
                 TrapKind::RestTooShort,
                 Some(variant),
-                format!(
-                    "its settings return memory within {seconds} s{active}, but the rest lasts {rest:.1} s"
-                ),
+                format!("its settings return memory within {seconds} s{active}, but the rest lasts {rest:.1} s"),
                 "Make the rest longer than that, or its decay shorter",
             ))
         }
@@ -150,8 +147,7 @@ fn did_not_load(variant: &Variant) -> Option<Trap> {
     let is_discarded = |run: &&Run| matches!(run.outcome, Outcome::Discarded { .. });
     let discarded = variant.runs.iter().filter(is_discarded).count();
     let all = variant.runs.len();
-    let sentence =
-        format!("in {discarded} of {all} runs its allocator was not in charge of all processes");
+    let sentence = format!("in {discarded} of {all} runs its allocator was not in charge of all processes");
     let remedy = "Find out what drops LD_PRELOAD (env -i, sudo, a static program, its own entrypoint): \
                   `ebb run --verify` shows each process";
     (discarded > 0).then(|| trap(TrapKind::DidNotLoad, Some(variant), sentence, remedy))
@@ -231,8 +227,7 @@ mod tests {
         let mut variants = variants();
         for run in variants.iter_mut().flat_map(|variant| &mut variant.runs) {
             for kind in [InstrumentKind::Tracemalloc, InstrumentKind::DebugBuild] {
-                run.instruments
-                    .push(Instrument { kind, seen: "process 7, PYTHONTRACEMALLOC=1".into() });
+                run.instruments.push(Instrument { kind, seen: "process 7, PYTHONTRACEMALLOC=1".into() });
             }
         }
         let traps = look(&variants);
@@ -250,9 +245,6 @@ mod tests {
         assert_eq!(kinds(&restless), [TrapKind::NoIdlePhase]);
         let traps = look(&example::trial().variants);
         assert_eq!(traps.len(), 1);
-        assert_eq!(
-            (traps[0].kind, traps[0].variant.as_deref()),
-            (TrapKind::DidNotLoad, Some("mimalloc"))
-        );
+        assert_eq!((traps[0].kind, traps[0].variant.as_deref()), (TrapKind::DidNotLoad, Some("mimalloc")));
     }
 }

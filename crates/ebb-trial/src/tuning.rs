@@ -10,14 +10,11 @@ use crate::results::{Column, Figure, Variant};
 pub fn of(allocator: &str, variants: &[Variant]) -> Option<Tuned> {
     let first = variants.first()?;
     let held = first.median(Column::AfterRest)?;
-    let mut order: Vec<(&Variant, &Figure)> = variants
-        .iter()
-        .filter_map(|variant| Some((variant, variant.figure(Column::AfterRest)?)))
-        .collect();
+    let mut order: Vec<(&Variant, &Figure)> =
+        variants.iter().filter_map(|variant| Some((variant, variant.figure(Column::AfterRest)?))).collect();
     order.sort_by(|left, right| left.1.median.total_cmp(&right.1.median));
     let ((best, lowest), (worst, highest)) = (order.first()?, order.last()?);
-    let readings: Vec<Reading> =
-        order.iter().filter_map(|(_, figure)| figure.versus_first?.reading).collect();
+    let readings: Vec<Reading> = order.iter().filter_map(|(_, figure)| figure.versus_first?.reading).collect();
     let matters = readings.is_empty() || readings.contains(&Reading::Real);
     let one_run = if readings.is_empty() { " One run, direction only." } else { "" };
     let sentence = if order.len() < 2 {

@@ -39,19 +39,13 @@ impl VariantSpec {
 pub const TRIM_ONCE: &str = "trim-once";
 
 /// Reads the items of a trial, in order; `own` are the definitions of the workload. The message says what is wrong.
-pub fn parse(
-    items: &[String],
-    own: &BTreeMap<String, VariantTable>,
-) -> Result<Vec<VariantSpec>, String> {
+pub fn parse(items: &[String], own: &BTreeMap<String, VariantTable>) -> Result<Vec<VariantSpec>, String> {
     let mut specs: Vec<VariantSpec> = Vec::new();
     for text in items {
         for item in split(text, ',')? {
             let spec = parse_item(item.trim(), own)?;
             if specs.iter().any(|other| other.name == spec.name) {
-                return Err(format!(
-                    "variant \"{0}\" is given twice; give one of them a name: NEW={0}",
-                    spec.name
-                ));
+                return Err(format!("variant \"{0}\" is given twice; give one of them a name: NEW={0}", spec.name));
             }
             specs.push(spec);
         }
@@ -78,8 +72,7 @@ fn parse_item(item: &str, own: &BTreeMap<String, VariantTable>) -> Result<Varian
             continue;
         }
         let parts = setting.split_once('=').filter(|(key, _)| !key.is_empty());
-        let (key, value) =
-            parts.ok_or_else(|| format!("variant \"{item}\": \"{setting}\" is not KEY=VALUE"))?;
+        let (key, value) = parts.ok_or_else(|| format!("variant \"{item}\": \"{setting}\" is not KEY=VALUE"))?;
         let value = unquote(value);
         plain_name.push_str(&format!("+{key}={value}"));
         spec.env.insert(key.to_owned(), value);
@@ -111,10 +104,7 @@ fn lookup(base: &str, own: &BTreeMap<String, VariantTable>) -> Result<VariantSpe
     }
     let known = all_tunings().map(|(_, tuning)| tuning.name);
     let known: Vec<&str> = own.keys().map(String::as_str).chain(known).collect();
-    Err(format!(
-        "variant \"{base}\" is not known; known are {}, or the path of a shared object",
-        known.join(", ")
-    ))
+    Err(format!("variant \"{base}\" is not known; known are {}, or the path of a shared object", known.join(", ")))
 }
 
 /// Cuts at a separator outside of double quotes; the quotes stay.
@@ -198,8 +188,7 @@ mod tests {
     #[test]
     fn a_trim_from_outside_is_a_setting_of_glibc() {
         let specs = parse_one("glibc+trim-once,x=glibc-arena-2+trim-once").unwrap();
-        let seen: Vec<(&str, bool)> =
-            specs.iter().map(|spec| (spec.name.as_str(), spec.trim_once)).collect();
+        let seen: Vec<(&str, bool)> = specs.iter().map(|spec| (spec.name.as_str(), spec.trim_once)).collect();
         assert_eq!(seen, [("glibc+trim-once", true), ("x", true)]);
         assert_eq!((specs[0].env.len(), specs[1].env.len()), (0, 1));
     }

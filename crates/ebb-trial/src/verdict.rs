@@ -35,11 +35,7 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         ));
     };
     let Some(held) = before.median(Column::AfterRest) else {
-        return Verdict::not_enough(&format!(
-            "the {} of {} could not be read",
-            metric.label(),
-            first.name
-        ));
+        return Verdict::not_enough(&format!("the {} of {} could not be read", metric.label(), first.name));
     };
     let alive = variants[1..].iter().filter(|variant| !is_killed(variant));
     let others: Vec<Candidate> = alive.filter_map(Candidate::of).collect();
@@ -50,14 +46,9 @@ pub fn judge(variants: &[Variant], metric: Metric) -> Verdict {
         } else {
             "and no variant that could replace it was tried"
         };
-        return Verdict::not_enough(&format!(
-            "{} holds {} after the rest, {missing}",
-            first.name,
-            megabytes(held)
-        ));
+        return Verdict::not_enough(&format!("{} holds {} after the rest, {missing}", first.name, megabytes(held)));
     }
-    let runs =
-        others.iter().map(|other| other.summary.runs).chain([before.runs]).min().unwrap_or(0);
+    let runs = others.iter().map(|other| other.summary.runs).chain([before.runs]).min().unwrap_or(0);
     let mut verdict = compare(first, before, held, &others, cost::is_disturbed(variants));
     if variants.iter().any(Variant::has_disturbed_memory) {
         verdict.sentence.push_str(MEMORY_DISTURBED);
@@ -101,13 +92,7 @@ impl Candidate<'_> {
     }
 }
 
-fn compare(
-    first: &Variant,
-    before: &Summary,
-    held: f64,
-    others: &[Candidate],
-    disturbed: bool,
-) -> Verdict {
+fn compare(first: &Variant, before: &Summary, held: f64, others: &[Candidate], disturbed: bool) -> Verdict {
     let growth = before.median(Column::Growth);
     let gaining: Vec<&Candidate> = others.iter().filter(|other| other.gains(held)).collect();
     let lowest = gaining.iter().map(|other| other.after_rest).fold(f64::INFINITY, f64::min);
@@ -188,17 +173,11 @@ fn at_limit(variants: &[Variant]) -> Option<Verdict> {
     let mut survivors: Vec<&Variant> =
         choices().filter(|variant| variant.summary.is_some() && !is_killed(variant)).collect();
     let disturbed = cost::is_disturbed(variants);
-    let cpu = |variant: &Variant| {
-        variant.median(Column::Cpu).filter(|_| !disturbed).unwrap_or(f64::INFINITY)
-    };
-    survivors.sort_by(|left, right| {
-        cpu(left).total_cmp(&cpu(right)).then(left.env.len().cmp(&right.env.len()))
-    });
+    let cpu = |variant: &Variant| variant.median(Column::Cpu).filter(|_| !disturbed).unwrap_or(f64::INFINITY);
+    survivors.sort_by(|left, right| cpu(left).total_cmp(&cpu(right)).then(left.env.len().cmp(&right.env.len())));
     let Some((best, rest)) = survivors.split_first() else {
-        let tried: Vec<&str> = choices()
-            .filter(|variant| is_killed(variant))
-            .map(|variant| variant.name.as_str())
-            .collect();
+        let tried: Vec<&str> =
+            choices().filter(|variant| is_killed(variant)).map(|variant| variant.name.as_str()).collect();
         let also = match tried[..] {
             [] => String::new(),
             _ => format!(", and so is every other variant ({})", tried.join(", ")),
@@ -206,15 +185,10 @@ fn at_limit(variants: &[Variant]) -> Option<Verdict> {
         let sentence = format!("No allocator helps: {} is {killed}{also}.", first.name);
         return Some(Verdict::without_variant(VerdictKind::NoneHelps, sentence));
     };
-    let peak = best
-        .median(Column::Peak)
-        .map_or(String::new(), |peak| format!(" with a peak of {}", megabytes(peak)));
-    let mut sentence =
-        format!("{} stays within the limit{peak} where {} is {killed}", best.name, first.name);
-    let rest: Vec<(&str, &Summary)> = rest
-        .iter()
-        .filter_map(|variant| Some((variant.name.as_str(), variant.summary.as_ref()?)))
-        .collect();
+    let peak = best.median(Column::Peak).map_or(String::new(), |peak| format!(" with a peak of {}", megabytes(peak)));
+    let mut sentence = format!("{} stays within the limit{peak} where {} is {killed}", best.name, first.name);
+    let rest: Vec<(&str, &Summary)> =
+        rest.iter().filter_map(|variant| Some((variant.name.as_str(), variant.summary.as_ref()?))).collect();
     let known = best.summary.as_ref().filter(|_| !disturbed);
     sentence.push_str(&and_others("so do", &rest, known));
     sentence.push('.');
@@ -235,9 +209,8 @@ fn oom_kills_in_words(variant: &Variant) -> Option<String> {
         Some(seconds) => format!(" after {seconds:.0} s"),
         None => " before it was ready".to_owned(),
     };
-    let limit = oom
-        .limit_bytes
-        .map_or(String::new(), |bytes| format!(", under a limit of {}", megabytes(bytes as f64)));
+    let limit =
+        oom.limit_bytes.map_or(String::new(), |bytes| format!(", under a limit of {}", megabytes(bytes as f64)));
     Some(format!("OOM-killed{when}, in {} of {} runs{limit}", killed.len(), variant.runs.len()))
 }
 
@@ -246,11 +219,8 @@ fn and_others(what: &str, others: &[(&str, &Summary)], best: Option<&Summary>) -
     let dearer = |summary: &Summary| best.is_some_and(|best| cost::uses_more_cpu(summary, best));
     let mut text = String::new();
     for (words, wanted) in [("", false), (", at a higher cost", true)] {
-        let names: Vec<&str> = others
-            .iter()
-            .filter(|(_, summary)| dearer(summary) == wanted)
-            .map(|(name, _)| *name)
-            .collect();
+        let names: Vec<&str> =
+            others.iter().filter(|(_, summary)| dearer(summary) == wanted).map(|(name, _)| *name).collect();
         if !names.is_empty() {
             text += &format!("; {what}{words}: {}", names.join(", "));
         }

@@ -253,17 +253,11 @@ impl Workload {
         Workload::parse(text, Path::new("the workload of the command line"), dir, None)
     }
 
-    fn parse(
-        text: &str,
-        path: &Path,
-        dir: PathBuf,
-        profile: Option<&str>,
-    ) -> Result<Workload, String> {
+    fn parse(text: &str, path: &Path, dir: PathBuf, profile: Option<&str>) -> Result<Workload, String> {
         let path = path.display();
         let mut workload: Workload = toml::from_str(text).map_err(|error| {
-            let line = |span: Range<usize>| {
-                format!(":{}", text[..span.start.min(text.len())].matches('\n').count() + 1)
-            };
+            let line =
+                |span: Range<usize>| format!(":{}", text[..span.start.min(text.len())].matches('\n').count() + 1);
             format!("{path}{}: {}", error.span().map_or(String::new(), line), error.message())
         })?;
         workload.dir = dir;

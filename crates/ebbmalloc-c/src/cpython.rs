@@ -174,11 +174,5 @@ const UNCHECKED: Functions = {
         // SAFETY: CPython passes null or a block from here that it no longer uses.
         unsafe { free(block) }
     }
-    Functions {
-        context: null_mut(),
-        malloc: allocate,
-        calloc: allocate_zeroed,
-        realloc: resize,
-        free: release,
-    }
+    Functions { context: null_mut(), malloc: allocate, calloc: allocate_zeroed, realloc: resize, free: release }
 };

@@ -9,15 +9,8 @@ mod names {
 
     unsafe extern "C" {
         pub static environ: *const *const c_char;
-        pub fn pthread_atfork(
-            prepare: ForkHandler,
-            parent: ForkHandler,
-            child: ForkHandler,
-        ) -> c_int;
-        pub fn pthread_key_create(
-            key: *mut u32,
-            destructor: unsafe extern "C" fn(*mut u8),
-        ) -> c_int;
+        pub fn pthread_atfork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> c_int;
+        pub fn pthread_key_create(key: *mut u32, destructor: unsafe extern "C" fn(*mut u8)) -> c_int;
         pub fn pthread_key_delete(key: u32) -> c_int;
         pub fn pthread_setspecific(key: u32, value: *const u8) -> c_int;
         pub fn pthread_getspecific(key: u32) -> *mut u8;

@@ -5,9 +5,7 @@
 macro_rules! weak_function {
     ($name:literal as $type:ty) => {
         // SAFETY: the C library's function of that name has this type.
-        unsafe {
-            core::mem::transmute::<*const (), Option<$type>>(ebbmalloc_capi::weak_symbol!($name))
-        }
+        unsafe { core::mem::transmute::<*const (), Option<$type>>(ebbmalloc_capi::weak_symbol!($name)) }
     };
 }
 pub(crate) use weak_function;

@@ -10,8 +10,7 @@ use crate::late_threads;
 use crate::weak_function;
 
 type ForkHandler = unsafe extern "C" fn();
-type RegisterAtfork =
-    unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int;
+type RegisterAtfork = unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int;
 type PthreadAtfork = unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> c_int;
 type KeyCreate = unsafe extern "C" fn(*mut u32, unsafe extern "C" fn(*mut u8)) -> c_int;
 type KeyDelete = unsafe extern "C" fn(u32) -> c_int;

@@ -36,9 +36,8 @@ pub fn out_of_memory(size: usize, align: Option<usize>) -> *mut c_void {
 /// The settings `experimental_infallible_new` and `xmalloc`: no form of `new` fails.
 fn abort_if_infallible() {
     if in_force::is(Id::InfallibleNew) {
-        KERNEL.write_stderr(
-            b"ebbmalloc: operator new: out of memory, and experimental_infallible_new:true: aborting\n",
-        );
+        KERNEL
+            .write_stderr(b"ebbmalloc: operator new: out of memory, and experimental_infallible_new:true: aborting\n");
         KERNEL.abort();
     }
     abort_if_told();

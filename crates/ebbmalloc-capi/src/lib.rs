@@ -8,10 +8,7 @@
 //! by every kind of `free`; no request above `PTRDIFF_MAX` succeeds.
 #![no_std]
 // What can lose bits is checked, or argued.
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![cfg(target_os = "linux")]
 
 mod aligned;
@@ -28,9 +25,7 @@ mod weak;
 pub use aligned::{aligned_alloc, memalign, posix_memalign, pvalloc, valloc};
 // Linked for the names it defines.
 extern crate ebbmalloc_jemalloc as _;
-pub use introspection::{
-    Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt,
-};
+pub use introspection::{Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, malloc_trim, mallopt};
 pub use malloc::{calloc, cfree, free, free_aligned_sized, free_sized, malloc, malloc_usable_size};
 pub use resize::{realloc, reallocarray};
 pub use system_calls::{madvise, prctl, setns, unshare};

@@ -67,9 +67,7 @@ unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
         // SAFETY: the block is live and the program's (contract of `realloc`), and it is not null.
         ZeroRealloc::Alloc => unsafe { realloc_block(block, 1) },
         ZeroRealloc::Abort => {
-            KERNEL.write_stderr(
-                b"ebbmalloc: realloc of a block to size 0, and zero_realloc:abort: aborting\n",
-            );
+            KERNEL.write_stderr(b"ebbmalloc: realloc of a block to size 0, and zero_realloc:abort: aborting\n");
             KERNEL.abort()
         }
     }
@@ -80,11 +78,7 @@ unsafe fn realloc_to_nothing(block: *mut c_void) -> *mut c_void {
 /// # Safety
 /// As for [`realloc`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(
-    block: *mut c_void,
-    count: usize,
-    size: usize,
-) -> *mut c_void {
+pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: the contract is that of `realloc`, and the arguments are passed on.
         Some(bytes) => unsafe { realloc(block, bytes) },

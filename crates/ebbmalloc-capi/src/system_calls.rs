@@ -41,13 +41,7 @@ pub extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
 /// # Safety
 /// The arguments are what the operation demands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(
-    operation: c_int,
-    a: c_ulong,
-    b: c_ulong,
-    c: c_ulong,
-    d: c_ulong,
-) -> c_int {
+pub unsafe extern "C" fn prctl(operation: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
     let arguments = [a, b, c, d].map(usize_of);
     // SAFETY: the arguments are what the operation demands (fn contract).
     let call = || unsafe { KERNEL.prctl(operation, arguments) };

@@ -179,9 +179,7 @@ fn allocate_sampled(size: usize, choice: &Choice) -> Option<*mut u8> {
     let arena = match (choice.arena, choice.cache) {
         (Some(index), _) if (index as usize) < HEAP.shards() => None,
         (Some(index), _) => Some(HEAP.explicit_arena(index as usize)?),
-        (None, CacheChoice::Explicit(index)) => {
-            HEAP.arena_of_cache(HEAP.explicit_cache(index as usize)?)
-        }
+        (None, CacheChoice::Explicit(index)) => HEAP.arena_of_cache(HEAP.explicit_cache(index as usize)?),
         (None, _) => None,
     };
     face::take_sampled_in(observer, arena, CLASS[class].size as usize)
@@ -244,12 +242,7 @@ fn allocate_placed(access: Access, size: usize, choice: &Choice) -> (*mut u8, bo
 }
 
 /// A block of an explicit arena; a signal handler that finds the locks taken is served from elsewhere.
-fn allocate_in(
-    arena: &ExplicitArena,
-    access: Access,
-    size: usize,
-    align: usize,
-) -> (*mut u8, bool) {
+fn allocate_in(arena: &ExplicitArena, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
     let made = HEAP.allocate_in(arena, access, size, align);
     if made.0.is_null() && matches!(access, Access::Nested | Access::Outside) {
         return HEAP.allocate_chosen(access, size, align);

@@ -60,49 +60,23 @@ unsafe extern "C" fn alloc(
     start.as_ptr().cast()
 }
 
-unsafe extern "C" fn dalloc(
-    _: *mut ExtentHooks,
-    start: *mut c_void,
-    bytes: usize,
-    _: bool,
-    _: c_uint,
-) -> bool {
+unsafe extern "C" fn dalloc(_: *mut ExtentHooks, start: *mut c_void, bytes: usize, _: bool, _: c_uint) -> bool {
     // SAFETY: the range is of `alloc`'s, as its caller knows, and it is not in use any more.
     unsafe { HEAP.os.release(start as usize, bytes.next_multiple_of(GRANULE)) };
     false
 }
 
-unsafe extern "C" fn destroy(
-    _: *mut ExtentHooks,
-    start: *mut c_void,
-    bytes: usize,
-    _: bool,
-    _: c_uint,
-) {
+unsafe extern "C" fn destroy(_: *mut ExtentHooks, start: *mut c_void, bytes: usize, _: bool, _: c_uint) {
     // SAFETY: the range is one that `alloc` gave, whole, and not in use any more.
     unsafe { HEAP.os.release(start as usize, bytes.next_multiple_of(GRANULE)) };
 }
 
 /// Nothing is ever decommitted.
-unsafe extern "C" fn commit(
-    _: *mut ExtentHooks,
-    _: *mut c_void,
-    _: usize,
-    _: usize,
-    _: usize,
-    _: c_uint,
-) -> bool {
+unsafe extern "C" fn commit(_: *mut ExtentHooks, _: *mut c_void, _: usize, _: usize, _: usize, _: c_uint) -> bool {
     false
 }
 
-unsafe extern "C" fn refuse(
-    _: *mut ExtentHooks,
-    _: *mut c_void,
-    _: usize,
-    _: usize,
-    _: usize,
-    _: c_uint,
-) -> bool {
+unsafe extern "C" fn refuse(_: *mut ExtentHooks, _: *mut c_void, _: usize, _: usize, _: usize, _: c_uint) -> bool {
     true
 }
 

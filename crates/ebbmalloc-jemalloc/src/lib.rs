@@ -32,10 +32,7 @@
 //! direction gives the errno that jemalloc gives, and changes nothing.
 #![cfg_attr(not(test), no_std)]
 // What can lose bits is checked, or argued.
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![cfg(target_os = "linux")]
 
 mod arenas;

@@ -121,20 +121,12 @@ impl Node {
     }
 
     /// A group of which there is one for each index.
-    pub const fn indexed(
-        name: &'static str,
-        holds: fn(&[usize], usize) -> bool,
-        members: &'static [Node],
-    ) -> Self {
+    pub const fn indexed(name: &'static str, holds: fn(&[usize], usize) -> bool, members: &'static [Node]) -> Self {
         Self { name, kind: Kind::Indexed(Indexed { holds, members }) }
     }
 
     /// A leaf of type `T` with a function of its own.
-    pub const fn leaf<T: Value>(
-        name: &'static str,
-        access: Access,
-        run: fn(&Call<'_>) -> Result<()>,
-    ) -> Self {
+    pub const fn leaf<T: Value>(name: &'static str, access: Access, run: fn(&Call<'_>) -> Result<()>) -> Self {
         Self { name, kind: Kind::Leaf { access, value: T::TYPE, run } }
     }
 

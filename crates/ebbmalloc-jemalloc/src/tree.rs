@@ -30,9 +30,7 @@ impl Below {
     fn at(self, way: &[usize], index: usize) -> Result<Self> {
         match self {
             Self::Named(nodes) => nodes.get(index).map(Self::of).ok_or(Errno::ENOENT),
-            Self::Numbered(indexed) if (indexed.holds)(way, index) => {
-                Ok(Self::Named(indexed.members))
-            }
+            Self::Numbered(indexed) if (indexed.holds)(way, index) => Ok(Self::Named(indexed.members)),
             Self::Numbered(_) | Self::Nothing(_) => Err(Errno::ENOENT),
         }
     }
@@ -40,9 +38,7 @@ impl Below {
     /// The index that an element of a name stands for.
     fn index(self, element: &[u8]) -> Result<usize> {
         match self {
-            Self::Named(nodes) => {
-                nodes.iter().position(|node| node.name.as_bytes() == element).ok_or(Errno::ENOENT)
-            }
+            Self::Named(nodes) => nodes.iter().position(|node| node.name.as_bytes() == element).ok_or(Errno::ENOENT),
             Self::Numbered(_) => number(element).ok_or(Errno::ENOENT),
             Self::Nothing(_) => Err(Errno::ENOENT),
         }

@@ -138,8 +138,7 @@ fn what_the_tables_promise_is_shown_by_a_test_that_exists() {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
     let mut tests = BTreeSet::new();
     for file in &files {
-        let (name, text) =
-            (file.file_name().unwrap().to_string_lossy(), fs::read_to_string(file).unwrap());
+        let (name, text) = (file.file_name().unwrap().to_string_lossy(), fs::read_to_string(file).unwrap());
         if !name.ends_with(".rs") {
             let cases = text.split("CASE(").skip(1).map(|rest| rest.split(')').next().unwrap());
             tests.extend(cases.map(|case| format!("{name}:{case}")));

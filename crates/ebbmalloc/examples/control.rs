@@ -20,11 +20,7 @@ fn main() -> Result<()> {
             GLOBAL.trim();
         }
         advance.advance()?;
-        println!(
-            "{:>6} KiB allocated, {:>6} KiB resident",
-            allocated.read()? >> 10,
-            resident.read()? >> 10
-        );
+        println!("{:>6} KiB allocated, {:>6} KiB resident", allocated.read()? >> 10, resident.read()? >> 10);
     }
     Ok(())
 }

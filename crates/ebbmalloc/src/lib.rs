@@ -19,10 +19,7 @@
 //! With the feature `override-c`, C and C++ dependencies of the program allocate here too. On systems
 //! other than Linux all requests go to [`std::alloc::System`].
 // What can lose bits is checked, or argued.
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 pub use ebb_stats::{Snapshot, mechanism};
 

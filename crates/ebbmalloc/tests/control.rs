@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::Ebbmalloc;
 use ebbmalloc::control::{
-    self, arenas, background_thread, epoch, max_background_threads, opt, profiling, raw, stats,
-    stats_print, thread, version,
+    self, arenas, background_thread, epoch, max_background_threads, opt, profiling, raw, stats, stats_print, thread,
+    version,
 };
 
 #[global_allocator]
@@ -37,10 +37,7 @@ fn statistics_follow_the_epoch() {
     let active = stats::active::read().unwrap();
     let resident = stats::resident::read().unwrap();
     let mapped = stats::mapped::read().unwrap();
-    assert!(
-        full <= active && active <= resident && resident <= mapped,
-        "{full} {active} {resident} {mapped}"
-    );
+    assert!(full <= active && active <= resident && resident <= mapped, "{full} {active} {resident} {mapped}");
     assert!(stats::metadata::read().unwrap() > 0);
     stats::retained::read().unwrap();
     drop(block);

@@ -101,8 +101,7 @@ fn threads_keep_their_blocks_apart() {
 #[test]
 fn collections_of_std_work() {
     let _alone = alone();
-    let map: BTreeMap<String, Vec<usize>> =
-        (0..5000).map(|n| (format!("key {n}"), (0..n % 50).collect())).collect();
+    let map: BTreeMap<String, Vec<usize>> = (0..5000).map(|n| (format!("key {n}"), (0..n % 50).collect())).collect();
     assert_eq!(map["key 4999"].len(), 49);
 }
 

@@ -37,9 +37,7 @@ fn pprof_reads_the_bytes_and_the_build_ids() {
     let file = std::env::temp_dir().join(format!("ebbmalloc-{}.pb.gz", std::process::id()));
     let conf = "profile:on,lg_prof_sample:14";
     output(again().env("EBB_CONF", conf).env("HEAP_PROFILE", &file));
-    let pprof = |options: &[&str]| {
-        output(Command::new("go").args(["tool", "pprof"]).args(options).arg(&file))
-    };
+    let pprof = |options: &[&str]| output(Command::new("go").args(["tool", "pprof"]).args(options).arg(&file));
     let (top, raw) = (pprof(&["-top", "-unit=mb"]), pprof(&["-raw"]));
     std::fs::remove_file(&file).expect("the file");
     let total = top.split("accounting for ").nth(1).and_then(|it| it.split("MB").next());

@@ -50,8 +50,7 @@ impl Graph {
         is_reexport: bool,
         scope: Scope,
     ) {
-        let Some(Target::Item(defined)) = (Resolver { workspace }).resolve(at, path, scope, 0)
-        else {
+        let Some(Target::Item(defined)) = (Resolver { workspace }).resolve(at, path, scope, 0) else {
             return;
         };
         let (from, to) = (&workspace.modules[at], &workspace.modules[defined]);
@@ -65,9 +64,9 @@ impl Graph {
 
     /// All edges, in the order of their files.
     pub fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
-        self.edges.iter().flat_map(|(from, targets)| {
-            targets.iter().map(move |(to, line)| Edge { from, to, line: *line })
-        })
+        self.edges
+            .iter()
+            .flat_map(|(from, targets)| targets.iter().map(move |(to, line)| Edge { from, to, line: *line }))
     }
 
     /// The shortest way from a file over its imports back to it.
@@ -104,8 +103,7 @@ impl Graph {
             }
             reachable.insert(start, seen);
         }
-        let reaches =
-            |from: &str, to: &str| reachable.get(from).is_some_and(|seen| seen.contains(to));
+        let reaches = |from: &str, to: &str| reachable.get(from).is_some_and(|seen| seen.contains(to));
         let mut cycles = Vec::new();
         let mut done: BTreeSet<&str> = BTreeSet::new();
         for file in self.edges.keys().map(String::as_str) {
@@ -164,9 +162,7 @@ impl Resolver<'_> {
             "self" => Target::Module(at),
             "super" => {
                 let mut above = self.module(at).parent?;
-                while let Some(("super", after)) =
-                    rest.split_first().map(|(name, after)| (name.as_str(), after))
-                {
+                while let Some(("super", after)) = rest.split_first().map(|(name, after)| (name.as_str(), after)) {
                     above = self.module(above).parent?;
                     rest = after;
                 }
@@ -183,23 +179,15 @@ impl Resolver<'_> {
         Some(target)
     }
 
-    fn first_name(
-        &self,
-        at: ModuleId,
-        name: &str,
-        is_path: bool,
-        scope: Scope,
-        depth: usize,
-    ) -> Option<Target> {
+    fn first_name(&self, at: ModuleId, name: &str, is_path: bool, scope: Scope, depth: usize) -> Option<Target> {
         let is_bound = |import: &&crate::module::Import| import.name.as_deref() == Some(name);
         let module = self.module(at);
-        let found =
-            if scope == Scope::Import && module.imports.iter().any(|import| is_bound(&import)) {
-                // `use slab::Bin` next to `mod slab`; not the `use` itself.
-                module.children.get(name).map(|id| Target::Module(*id))
-            } else {
-                self.name_in(at, name, is_path, depth + 1)
-            };
+        let found = if scope == Scope::Import && module.imports.iter().any(|import| is_bound(&import)) {
+            // `use slab::Bin` next to `mod slab`; not the `use` itself.
+            module.children.get(name).map(|id| Target::Module(*id))
+        } else {
+            self.name_in(at, name, is_path, depth + 1)
+        };
         found.or_else(|| self.other_crate(at, name))
     }
 
@@ -223,9 +211,7 @@ impl Resolver<'_> {
         if is_path && child.is_some() {
             return child;
         }
-        if let Some(import) =
-            module.imports.iter().find(|import| import.name.as_deref() == Some(name))
-        {
+        if let Some(import) = module.imports.iter().find(|import| import.name.as_deref() == Some(name)) {
             let found = self.resolve(id, &import.path, Scope::Import, depth + 1);
             if found.is_some() {
                 return found;
@@ -238,11 +224,9 @@ impl Resolver<'_> {
             return child;
         }
         let globs = module.imports.iter().filter(|import| import.name.is_none());
-        globs.filter_map(|glob| self.resolve(id, &glob.path, Scope::Import, depth + 1)).find_map(
-            |from| match from {
-                Target::Module(from) if from != id => self.name_in(from, name, is_path, depth + 1),
-                _ => None,
-            },
-        )
+        globs.filter_map(|glob| self.resolve(id, &glob.path, Scope::Import, depth + 1)).find_map(|from| match from {
+            Target::Module(from) if from != id => self.name_in(from, name, is_path, depth + 1),
+            _ => None,
+        })
     }
 }

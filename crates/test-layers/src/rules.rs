@@ -42,8 +42,7 @@ fn crates(layers: &Table, workspace: &Workspace) -> BTreeSet<String> {
                 continue;
             };
             for other in &found.dependencies {
-                let is_allowed = half[height + 1..].contains(&other.as_str())
-                    || shared.contains(&other.as_str());
+                let is_allowed = half[height + 1..].contains(&other.as_str()) || shared.contains(&other.as_str());
                 if !is_allowed {
                     wrong.insert(format!("{name} -> {other}"));
                 }
@@ -95,22 +94,15 @@ fn upwards(layers: &Table, workspace: &Workspace, graph: &Graph) -> BTreeSet<Str
         let files = workspace.modules.iter().map(|module| module.file.as_str());
         let present: BTreeSet<_> = files.filter_map(|file| order.module(file)).collect();
         let listed: BTreeSet<_> = order.heights.keys().copied().collect();
+        wrong.extend(present.difference(&listed).map(|name| format!("{key}: {name} has no place in layers.toml")));
         wrong.extend(
-            present
-                .difference(&listed)
-                .map(|name| format!("{key}: {name} has no place in layers.toml")),
-        );
-        wrong.extend(
-            listed
-                .difference(&present)
-                .map(|name| format!("{key}: {name} is in layers.toml and does not exist")),
+            listed.difference(&present).map(|name| format!("{key}: {name} is in layers.toml and does not exist")),
         );
         for edge in graph.edges() {
             let (Some(from), Some(to)) = (order.module(edge.from), order.module(edge.to)) else {
                 continue;
             };
-            let (Some(height), Some(other)) = (order.heights.get(from), order.heights.get(to))
-            else {
+            let (Some(height), Some(other)) = (order.heights.get(from), order.heights.get(to)) else {
                 continue;
             };
             if from != to && other >= height {
@@ -120,9 +112,7 @@ fn upwards(layers: &Table, workspace: &Workspace, graph: &Graph) -> BTreeSet<Str
     }
     let with_folders = workspace.crates.iter().filter(|(_, found)| found.folders.len() > 1);
     let unlisted = with_folders.filter(|(_, found)| !tables.contains_key(&found.folder));
-    wrong.extend(
-        unlisted.map(|(name, _)| format!("{name}: its folders have no order in layers.toml")),
-    );
+    wrong.extend(unlisted.map(|(name, _)| format!("{name}: its folders have no order in layers.toml")));
     wrong
 }
 
@@ -132,12 +122,7 @@ fn cycles(graph: &Graph) -> BTreeSet<String> {
 }
 
 /// Files that explain the allocator in one hour: few lines, all named in ARCHITECTURE.md, and no import from outside.
-fn reading_path(
-    root: &Path,
-    layers: &Table,
-    workspace: &Workspace,
-    graph: &Graph,
-) -> BTreeSet<String> {
+fn reading_path(root: &Path, layers: &Table, workspace: &Workspace, graph: &Graph) -> BTreeSet<String> {
     let path = layers["reading_path"].as_table().expect("[reading_path]");
     let files = names(path.get("files"));
     let besides = names(path.get("besides"));
@@ -153,16 +138,12 @@ fn reading_path(
             wrong.insert(format!("ARCHITECTURE.md does not name {file}"));
         }
     }
-    let most = path
-        .get("most_lines")
-        .and_then(Value::as_integer)
-        .and_then(|most| usize::try_from(most).ok());
+    let most = path.get("most_lines").and_then(Value::as_integer).and_then(|most| usize::try_from(most).ok());
     if most.is_none_or(|most| lines > most) {
         wrong.insert("the path is too long".to_owned());
     }
     for edge in graph.edges().filter(|edge| files.contains(&edge.from)) {
-        let is_allowed =
-            files.contains(&edge.to) || besides.iter().any(|folder| edge.to.starts_with(folder));
+        let is_allowed = files.contains(&edge.to) || besides.iter().any(|folder| edge.to.starts_with(folder));
         if !is_allowed {
             wrong.insert(format!("{} -> {}", edge.from, edge.to));
         }
@@ -182,8 +163,6 @@ fn explain(violation: &str, graph: &Graph) -> String {
     let is_it = |edge: &Edge| violation == format!("{} -> {}", edge.from, edge.to);
     match graph.edges().find(is_it) {
         Some(edge) => format!(" (line {})", edge.line),
-        None => graph
-            .circle(violation)
-            .map_or_else(String::new, |circle| format!(" -> {}", circle.join(" -> "))),
+        None => graph.circle(violation).map_or_else(String::new, |circle| format!(" -> {}", circle.join(" -> "))),
     }
 }

@@ -53,15 +53,13 @@ impl Workspace {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else {
                 continue;
             };
-            let manifest: toml::Table =
-                text.parse().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+            let manifest: toml::Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
             let name = manifest["package"]["name"].as_str().unwrap().to_owned();
             manifests.push((name, folder, manifest));
         }
         let names: BTreeSet<_> = manifests.iter().map(|(name, ..)| name.clone()).collect();
         for (name, folder, manifest) in manifests {
-            let library_name =
-                manifest.get("lib").and_then(|library| library.get("name")?.as_str());
+            let library_name = manifest.get("lib").and_then(|library| library.get("name")?.as_str());
             let mut found = Crate {
                 folder: folder.file_name().unwrap().to_str().unwrap().to_owned(),
                 dependencies: dependencies(&manifest, &names),
@@ -97,14 +95,11 @@ impl Workspace {
         folder: &Path,
         parent: Option<ModuleId>,
     ) -> ModuleId {
-        let text =
-            fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let parsed =
-            parse::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let parsed = parse::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let name = file.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         let lines = text.lines().count() - parsed.test_lines;
-        let module =
-            Module { package: package.to_owned(), file: name, parent, lines, ..Module::default() };
+        let module = Module { package: package.to_owned(), file: name, parent, lines, ..Module::default() };
         self.add(root, module, parsed, folder)
     }
 
@@ -136,12 +131,7 @@ impl Workspace {
             self.modules[id].children.insert(name, child);
         }
         for (name, inner) in parsed.inline {
-            let module = Module {
-                package: package.clone(),
-                file: file.clone(),
-                parent: Some(id),
-                ..Module::default()
-            };
+            let module = Module { package: package.clone(), file: file.clone(), parent: Some(id), ..Module::default() };
             let child = self.add(root, module, inner, &folder.join(&name));
             self.modules[id].children.insert(name, child);
         }

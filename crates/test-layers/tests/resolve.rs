@@ -40,8 +40,7 @@ fn a_path_is_an_import_of_the_file_that_defines_what_it_names() {
     ];
     let graph = fixture("imports");
     let name = |file: &str| file.replace("crates/", "").replace("src/", "");
-    let found: Vec<_> =
-        graph.edges().map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect();
+    let found: Vec<_> = graph.edges().map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect();
     assert_eq!(found, expected);
 }
 
@@ -50,7 +49,5 @@ fn files_that_import_each_other_are_a_cycle() {
     let graph = fixture("cycles");
     let cycles = graph.cycles();
     assert_eq!(cycles.len(), 1);
-    assert!(
-        cycles[0].iter().eq(["crates/lower/src/arena.rs", "crates/lower/src/macros.rs"].iter())
-    );
+    assert!(cycles[0].iter().eq(["crates/lower/src/arena.rs", "crates/lower/src/macros.rs"].iter()));
 }

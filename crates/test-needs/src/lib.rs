@@ -71,8 +71,7 @@ pub fn note(reason: &str) {
 
 #[track_caller]
 fn is_installed(package: &str) -> bool {
-    let by = recognised_by(package)
-        .unwrap_or_else(|| panic!("{package} is not in ci/packages.txt: add it"));
+    let by = recognised_by(package).unwrap_or_else(|| panic!("{package} is not in ci/packages.txt: add it"));
     is_there(by)
 }
 
@@ -97,9 +96,7 @@ fn is_there(by: &str) -> bool {
         return Path::new(&by.replace("ARCH", &folder)).is_file();
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|folder| folder.join(by).is_file())
+    env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|folder| folder.join(by).is_file())
 }
 
 /// One line for each skip: kind, package or reason, test.
@@ -109,11 +106,8 @@ fn record(kind: &str, what: &str) {
     eprintln!("skipped: {test}: {kind} {what}");
     let line = format!("{kind}\t{what}\t{}{test}\n", program());
     // One write, so that lines of programs that run at once do not mix.
-    let _ = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(list())
-        .and_then(|mut file| file.write_all(line.as_bytes()));
+    let _ =
+        OpenOptions::new().create(true).append(true).open(list()).and_then(|mut file| file.write_all(line.as_bytes()));
 }
 
 /// TARGET/skipped.tsv of the test's executable TARGET/PROFILE/deps/NAME-HASH.

@@ -66,22 +66,14 @@ impl Journal {
         std::fs::create_dir_all(folder).map_err(problem)?;
         let last = numbers(folder).map_err(problem)?.last().copied();
         let number = last.unwrap_or_else(today);
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path(folder, number))
-            .map_err(problem)?;
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path(folder, number)).map_err(problem)?;
         let bytes = file.metadata().map_err(problem)?.len();
         let file = File::from_std(file);
         Ok(Journal {
             folder: folder.to_owned(),
             most_bytes,
             shown,
-            writer: Mutex::new(Writer {
-                number,
-                file,
-                bytes,
-            }),
+            writer: Mutex::new(Writer { number, file, bytes }),
             seen: Mutex::default(),
         })
     }
@@ -207,10 +199,7 @@ mod tests {
             assert_eq!(journal.overview().await.unwrap(), whole);
             assert!(whole.requests <= round * 20 && whole.requests >= 20);
         }
-        assert!(
-            numbers(folder.path()).unwrap().len() > 3,
-            "older files are not shown"
-        );
+        assert!(numbers(folder.path()).unwrap().len() > 3, "older files are not shown");
     }
 
     #[tokio::test]

@@ -39,9 +39,8 @@ async fn main() -> ExitCode {
 async fn serve(settings: settings::Settings) -> Result<(), String> {
     let address = (std::net::Ipv4Addr::LOCALHOST, settings.port);
     let agent = Arc::new(web::Agent::open(&settings)?);
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|error| format!("port {}: {error}", settings.port))?;
+    let listener =
+        tokio::net::TcpListener::bind(address).await.map_err(|error| format!("port {}: {error}", settings.port))?;
     axum::serve(listener, web::routes(agent))
         .with_graceful_shutdown(until_stopped())
         .await

@@ -62,11 +62,7 @@ impl Overview {
 
     /// The most frequent paths.
     pub fn top_paths(&self, most: usize) -> Vec<(&str, u64)> {
-        let mut paths: Vec<(&str, u64)> = self
-            .by_path
-            .iter()
-            .map(|(path, count)| (path.as_str(), *count))
-            .collect();
+        let mut paths: Vec<(&str, u64)> = self.by_path.iter().map(|(path, count)| (path.as_str(), *count)).collect();
         paths.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         paths.truncate(most);
         paths

@@ -38,10 +38,7 @@ pub fn dashboard(overview: &Overview, visitors: usize, worst: &[(String, Visitor
     }
 }
 
-fn counts<K: maud::Render, C: maud::Render>(
-    title: &str,
-    rows: impl Iterator<Item = (K, C)>,
-) -> Markup {
+fn counts<K: maud::Render, C: maud::Render>(title: &str, rows: impl Iterator<Item = (K, C)>) -> Markup {
     html! {
         h2 { (title) }
         table {

@@ -35,11 +35,7 @@ pub struct Visitors {
 impl Visitors {
     /// None yet, and never more than `most`.
     pub fn new(most: usize) -> Visitors {
-        Visitors {
-            by_address: HashMap::new(),
-            order: VecDeque::new(),
-            most,
-        }
+        Visitors { by_address: HashMap::new(), order: VecDeque::new(), most }
     }
 
     /// Remembers a request.
@@ -48,17 +44,14 @@ impl Visitors {
             self.make_room();
             self.order.push_back(entry.address.clone());
         }
-        let visitor = self
-            .by_address
-            .entry(entry.address.clone())
-            .or_insert_with(|| Visitor {
-                first_at: entry.at,
-                last_at: entry.at,
-                requests: 0,
-                broken: 0,
-                headers: BTreeMap::new(),
-                evidence: VecDeque::new(),
-            });
+        let visitor = self.by_address.entry(entry.address.clone()).or_insert_with(|| Visitor {
+            first_at: entry.at,
+            last_at: entry.at,
+            requests: 0,
+            broken: 0,
+            headers: BTreeMap::new(),
+            evidence: VecDeque::new(),
+        });
         visitor.last_at = entry.at;
         visitor.requests += 1;
         visitor.headers.clone_from(&entry.headers);
@@ -67,9 +60,7 @@ impl Visitors {
             if visitor.evidence.len() == EVIDENCE {
                 visitor.evidence.pop_front();
             }
-            visitor
-                .evidence
-                .push_back(format!("{rule}: {} {}", entry.method, entry.path));
+            visitor.evidence.push_back(format!("{rule}: {} {}", entry.method, entry.path));
         }
     }
 
@@ -77,11 +68,7 @@ impl Visitors {
     pub fn worst(&self, most: usize) -> Vec<(String, Visitor)> {
         let mut found: Vec<(&String, &Visitor)> = self.by_address.iter().collect();
         found.sort_by(|(one, a), (other, b)| b.broken.cmp(&a.broken).then(one.cmp(other)));
-        found
-            .into_iter()
-            .take(most)
-            .map(|(address, visitor)| (address.clone(), visitor.clone()))
-            .collect()
+        found.into_iter().take(most).map(|(address, visitor)| (address.clone(), visitor.clone())).collect()
     }
 
     /// How many.
@@ -126,11 +113,7 @@ mod tests {
         assert_eq!((worst[0].0.as_str(), worst[0].1.broken), ("a", 20));
         assert_eq!(worst[0].1.evidence.len(), EVIDENCE);
         visitors.note(&entry("c", None));
-        let names: Vec<String> = visitors
-            .worst(9)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
+        let names: Vec<String> = visitors.worst(9).into_iter().map(|(name, _)| name).collect();
         assert_eq!((names, visitors.count()), (vec!["b".into(), "c".into()], 2));
     }
 }

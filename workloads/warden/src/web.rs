@@ -91,27 +91,19 @@ pub fn routes(agent: Arc<Agent>) -> Router {
         .route("/", get(dashboard))
         .route("/health", get(async || "ok"))
         .route("/debug/live", get(live))
-        .route(
-            "/debug/trim",
-            post(async || format!("{{\"released\":{}}}", memory::trim())),
-        )
+        .route("/debug/trim", post(async || format!("{{\"released\":{}}}", memory::trim())))
         .fallback(probe)
         .with_state(agent)
 }
 
-async fn dashboard(
-    State(agent): State<Arc<Agent>>,
-    request: Request,
-) -> Result<Html<String>, Failed> {
+async fn dashboard(State(agent): State<Arc<Agent>>, request: Request) -> Result<Html<String>, Failed> {
     agent.log(entry(&request, StatusCode::OK)).await?;
     let overview = agent.overview().await?;
     let (count, worst) = {
         let visitors = agent.visitors();
         (visitors.count(), visitors.worst(WORST))
     };
-    Ok(Html(
-        page::dashboard(&overview, count, &worst).into_string(),
-    ))
+    Ok(Html(page::dashboard(&overview, count, &worst).into_string()))
 }
 
 async fn probe(State(agent): State<Arc<Agent>>, request: Request) -> Result<StatusCode, Failed> {
@@ -128,14 +120,9 @@ async fn live() -> Response {
 
 fn entry(request: &Request, status: StatusCode) -> Entry {
     let headers = request.headers();
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or("/", |path| path.as_str());
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     Entry {
-        at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
+        at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         address: text(headers, FORWARDED_FOR).unwrap_or_else(|| "127.0.0.1".into()),
         method: request.method().to_string(),
         path: path.to_owned(),
@@ -155,10 +142,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 
 fn broken_rule(path: &str) -> Option<&'static str> {
     let path = path.to_ascii_lowercase();
-    RULES
-        .iter()
-        .find(|(_, parts)| parts.iter().any(|part| path.contains(part)))
-        .map(|(name, _)| *name)
+    RULES.iter().find(|(_, parts)| parts.iter().any(|part| path.contains(part))).map(|(name, _)| *name)
 }
 
 #[cfg(test)]
@@ -188,17 +172,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let log = folder.path().join("log.jsonl");
             let log = log.to_str().unwrap();
-            let settings = Settings::parse_from([
-                "warden",
-                "--port",
-                "0",
-                "--log",
-                log,
-                "--read",
-                read,
-                "--at-once",
-                "1",
-            ]);
+            let settings =
+                Settings::parse_from(["warden", "--port", "0", "--log", log, "--read", read, "--at-once", "1"]);
             let agent = Arc::new(Agent::open(&settings).unwrap());
             for path in ["/wp-login.php", "/.env", "/phpMyAdmin/index.php", "/about"] {
                 assert_eq!(ask(&agent, path).await.0, StatusCode::NOT_FOUND);
@@ -206,13 +181,7 @@ mod tests {
             let (status, page) = ask(&agent, "/").await;
             assert_eq!(status, StatusCode::OK);
             assert!(page.contains("5 requests, 1 visitors"), "{page}");
-            for name in [
-                "wordpress",
-                "secrets",
-                "database",
-                "203.0.113.9",
-                "&lt;script&gt;",
-            ] {
+            for name in ["wordpress", "secrets", "database", "203.0.113.9", "&lt;script&gt;"] {
                 assert!(page.contains(name), "{name} is not in {page}");
             }
         }
@@ -222,16 +191,12 @@ mod tests {
     async fn the_bytes_in_use_are_told() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log.jsonl");
-        let settings =
-            Settings::parse_from(["warden", "--port", "0", "--log", log.to_str().unwrap()]);
+        let settings = Settings::parse_from(["warden", "--port", "0", "--log", log.to_str().unwrap()]);
         let agent = Arc::new(Agent::open(&settings).unwrap());
         let held = vec![1_u8; 32 << 20];
         let (status, body) = ask(&agent, "/debug/live").await;
         assert_eq!(status, StatusCode::OK);
-        let bytes: u64 = body
-            .trim_matches(|letter: char| !letter.is_ascii_digit())
-            .parse()
-            .unwrap();
+        let bytes: u64 = body.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap();
         assert!(bytes > held.len() as u64, "{bytes}");
     }
 }

@@ -7,8 +7,7 @@ const OF_DEBIAN: &str = "debian ubuntu python node ruby php perl golang rust gcc
                          httpd postgres";
 
 /// Other repositories whose images bring none.
-const WITHOUT_ALLOCATOR: &str =
-    "alpine fedora rockylinux almalinux centos amazonlinux busybox openjdk";
+const WITHOUT_ALLOCATOR: &str = "alpine fedora rockylinux almalinux centos amazonlinux busybox openjdk";
 
 /// Words of tags that are other systems under the same name, such as -ubi9, -oraclelinux8 and -al2023.
 const OTHER_SYSTEMS: &[&str] = &["ubi", "oracle", "al20", "fedora", "nanoserver", "windows"];
@@ -62,9 +61,7 @@ impl<'a> Base<'a> {
 
     /// Whether it is known to bring no allocator's library.
     pub fn is_without_allocator(&self) -> bool {
-        self.is_one_of(OF_DEBIAN)
-            || self.is_one_of(WITHOUT_ALLOCATOR)
-            || self.name.starts_with("gcr.io/distroless/")
+        self.is_one_of(OF_DEBIAN) || self.is_one_of(WITHOUT_ALLOCATOR) || self.name.starts_with("gcr.io/distroless/")
     }
 
     /// Whether it is Debian or Ubuntu; an Alpine image of such a name is for [`Self::libc`] to tell.

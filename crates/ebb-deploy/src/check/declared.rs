@@ -114,9 +114,7 @@ pub fn services(kind: Kind, path: &Path, text: &str) -> Result<Vec<Service>, Str
         Kind::Kubernetes => kubernetes::services(text),
         Kind::Unit => Ok(vec![unit::Unit::parse(text)?.service(path)]),
         Kind::Procfile => Ok(procfile::processes(text)?.into_iter().map(|it| it.service).collect()),
-        Kind::Supervisor => {
-            Ok(supervisor::programs(text)?.into_iter().map(|it| it.service).collect())
-        }
+        Kind::Supervisor => Ok(supervisor::programs(text)?.into_iter().map(|it| it.service).collect()),
         Kind::Script => Ok(vec![script::Script::parse(path, text)?.service]),
     }
 }
@@ -136,10 +134,7 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
     }
     let set = service.variable("LD_PRELOAD").map(|it| (it.value.as_deref(), it.line));
     let assigned = || Some((Some(start?.assigned("LD_PRELOAD")?), service.line));
-    let nothing = |line, id, what: &str| Judged {
-        allocator: None,
-        findings: vec![at(line, id, what.to_owned())],
-    };
+    let nothing = |line, id, what: &str| Judged { allocator: None, findings: vec![at(line, id, what.to_owned())] };
     let (text, line) = match set.or_else(assigned) {
         Some((Some(""), line)) if set.is_some() => {
             return nothing(line, Id::NotAsked, "LD_PRELOAD is empty");
@@ -153,14 +148,14 @@ pub fn judge(name: &str, kind: Kind, service: &Service, host: &dyn Host) -> Judg
         }
         // Its environment is not in the file.
         None if kind == Kind::Supervisor => {
-            let what = "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any";
+            let what =
+                "nothing in this file sets LD_PRELOAD; the program inherits the LD_PRELOAD of supervisord, if any";
             return nothing(service.line, Id::NotAsked, what);
         }
         None => return nothing(service.line, Id::NotAsked, "nothing sets LD_PRELOAD"),
     };
     let entries = || text.split([' ', ':']).filter(|it| !it.is_empty());
-    let entry =
-        entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(text);
+    let entry = entries().find(|it| allocator_of(it).is_some()).or(entries().next()).unwrap_or(text);
     let allocator = allocator_of(entry);
     let mut findings: Vec<Finding> = remarks.collect();
     if let Some(by) = start.and_then(Start::drops_environment) {

@@ -26,12 +26,7 @@ use request::{Image, Request};
 
 /// Judges the image that the Dockerfile called `name` makes. `context` is what the builder is given;
 /// `target` names the stage to build, the last one by default. None where there is no such stage.
-pub fn judge(
-    name: &str,
-    stages: &Stages,
-    target: Option<&str>,
-    context: &dyn Context,
-) -> Option<Judged> {
+pub fn judge(name: &str, stages: &Stages, target: Option<&str>, context: &dyn Context) -> Option<Judged> {
     let chain = stages.chain(target)?;
     let start = start(&chain);
     let image = Image { name, stages, chain, start, context };
@@ -76,8 +71,7 @@ impl Image<'_> {
         match self.base().1.and_then(platform_architecture) {
             Some(same) if same == architecture => None,
             Some(other) => {
-                let what =
-                    format!("{entry} is a path for {architecture}, but the image is for {other}");
+                let what = format!("{entry} is a path for {architecture}, but the image is for {other}");
                 Some(self.at(request.line, Id::ArchitecturePath, what))
             }
             None => {
@@ -95,12 +89,7 @@ impl Image<'_> {
     }
 
     /// Whether the library will be there, for this libc.
-    fn library(
-        &self,
-        entry: &str,
-        allocator: Option<Allocator>,
-        request: &Request,
-    ) -> Option<Finding> {
+    fn library(&self, entry: &str, allocator: Option<Allocator>, request: &Request) -> Option<Finding> {
         let (base, _) = self.base();
         let found = |id, what: String| Some(self.at(request.line, id, what));
         if base.has_no_loader() {
@@ -127,8 +116,7 @@ impl Image<'_> {
             let theirs = from.filter(|_| allocator != Some(Allocator::Ebbmalloc));
             let theirs = theirs.and_then(|from| self.libc_of(from))?;
             let ours = libc.filter(|ours| *ours != theirs)?;
-            let what =
-                format!("{entry} comes from an image with {theirs}, but this one has {ours}");
+            let what = format!("{entry} comes from an image with {theirs}, but this one has {ours}");
             return Some(self.at(copy.line, Id::WrongLibc, what));
         }
         let packages = allocator.map(|it| it.packages().all_that_bring_it()).unwrap_or_default();
@@ -152,9 +140,7 @@ impl Image<'_> {
         let others = self.stages.others(&self.chain);
         if let Some(other) = others.iter().find(|stage| installs(&[**stage])) {
             let stage = other.name.as_deref().unwrap_or(&other.base);
-            let what = format!(
-                "{entry} is installed in the stage {stage} only, which is not part of the image"
-            );
+            let what = format!("{entry} is installed in the stage {stage} only, which is not part of the image");
             return found(Id::PackageMissing, what);
         }
         let lowest = self.chain.last().map_or("", |it| it.base.as_str());
@@ -227,20 +213,14 @@ mod tests {
     fn a_script_that_sets_it() {
         use super::super::Severity::{Error, Note};
         for (start, export, id, severity) in [
-            (
-                "ENTRYPOINT [\"/usr/local/bin/entry.sh\"]\nCMD [\"p\"]",
-                "export ",
-                Id::EntrypointBypassed,
-                Note,
-            ),
+            ("ENTRYPOINT [\"/usr/local/bin/entry.sh\"]\nCMD [\"p\"]", "export ", Id::EntrypointBypassed, Note),
             ("CMD [\"p\"]", "export ", Id::EntrypointBypassed, Error),
             ("ENTRYPOINT [\"entry.sh\"]", "", Id::EnvironmentDropped, Error),
         ] {
             let script = format!("#!/bin/sh\n{export}LD_PRELOAD=libjemalloc.so.2\nexec \"$@\"\n");
             let context = |name: &str| (name == "entry.sh").then(|| script.clone());
-            let text = format!(
-                "FROM debian:12\nRUN apt-get install libjemalloc2\nCOPY entry.sh /usr/local/bin/\n{start}\n"
-            );
+            let text =
+                format!("FROM debian:12\nRUN apt-get install libjemalloc2\nCOPY entry.sh /usr/local/bin/\n{start}\n");
             let findings = judged_with(&text, &context).findings;
             let found: Vec<_> = findings.into_iter().map(|it| (it.id, it.severity)).collect();
             assert_eq!(found, [(id, severity)], "{start}");
@@ -269,8 +249,7 @@ mod tests {
             ("LD_PRELOAD=a.so\nexec p\n", Some(false)),
             ("# export LD_PRELOAD=a.so\n", None),
         ] {
-            let expected =
-                exported.map(|exported| SetByScript { value: "a.so".to_owned(), exported });
+            let expected = exported.map(|exported| SetByScript { value: "a.so".to_owned(), exported });
             assert_eq!(set_by_script(text), expected, "{text}");
         }
     }
@@ -291,16 +270,11 @@ mod tests {
     #[test]
     fn a_copy_of_a_file_that_the_builder_does_not_have_is_an_error() {
         let judged = |copy: &str| {
-            let text = format!(
-                "FROM debian:12\n{copy}\nENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"p\"]\n"
-            );
-            let judged =
-                judge("Dockerfile", &Stages::parse(&text).unwrap(), None, &Without).unwrap();
+            let text = format!("FROM debian:12\n{copy}\nENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"p\"]\n");
+            let judged = judge("Dockerfile", &Stages::parse(&text).unwrap(), None, &Without).unwrap();
             judged.findings.iter().map(|it| it.id).collect::<Vec<_>>()
         };
-        for copy in
-            ["COPY libebbmalloc.so /usr/local/lib/", "COPY a.so /usr/local/lib/libebbmalloc.so"]
-        {
+        for copy in ["COPY libebbmalloc.so /usr/local/lib/", "COPY a.so /usr/local/lib/libebbmalloc.so"] {
             assert_eq!(judged(copy), [Id::CopyMissing], "{copy}");
         }
         // Another stage, an address, a pattern and a folder name no file of the context.

@@ -84,9 +84,7 @@ fn missing(text: &str, target: &Target) -> Finding {
     let machine = target.machine.to_string();
     match path_architecture(text).filter(|folder| *folder != machine) {
         Some(folder) => {
-            let what = format!(
-                "{text} does not exist: its path is for {folder}, the program is for {machine}"
-            );
+            let what = format!("{text} does not exist: its path is for {folder}, the program is for {machine}");
             Finding::new(Id::ArchitecturePath, what)
         }
         None => Finding::new(Id::LibraryMissing, format!("{text} does not exist")),
@@ -131,9 +129,8 @@ pub fn notes(entry: &Entry) -> Option<Finding> {
         return None;
     }
     let text = &entry.text;
-    let what = format!(
-        "{text} is a jemalloc for {machine}: a build for 4 KiB pages aborts on kernels with larger ones"
-    );
+    let what =
+        format!("{text} is a jemalloc for {machine}: a build for 4 KiB pages aborts on kernels with larger ones");
     Some(Finding::new(Id::PageSizeBound, what))
 }
 
@@ -254,9 +251,7 @@ mod tests {
 
     #[test]
     fn static_storage_counts_from_what_glibc_keeps() {
-        for (static_tls_bytes, id) in
-            [(Some(2632), Some(Id::StaticTls)), (Some(8), None), (None, None)]
-        {
+        for (static_tls_bytes, id) in [(Some(2632), Some(Id::StaticTls)), (Some(8), None), (None, None)] {
             let elf = Elf { static_tls_bytes, ..elf(&[]) };
             assert_eq!(static_tls(&entry(elf, &[])).map(|it| it.id), id);
         }

@@ -108,9 +108,7 @@ impl Wanted {
 
     /// Whether the text of a variable names it. By file name only: the files are somebody else's.
     fn is_named_in(&self, preload: &str) -> bool {
-        preload
-            .split([' ', ':'])
-            .any(|text| self.is(&Entry { text: text.to_owned(), file: EntryFile::Missing }))
+        preload.split([' ', ':']).any(|text| self.is(&Entry { text: text.to_owned(), file: EntryFile::Missing }))
     }
 
     fn owns(&self, malloc: &Malloc) -> bool {
@@ -188,8 +186,7 @@ fn cause(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> Vec<Find
         return not_requested(process, wanted, ancestors);
     };
     if process.secure {
-        let what =
-            format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD");
+        let what = format!("{program} gained rights when it started, so its loader ignored LD_PRELOAD");
         return one(Id::SecureMode, what);
     }
     let refused = process.target.as_ref().and_then(|target| library::refusal(entry, target));
@@ -207,13 +204,10 @@ fn other_owner(process: &Process, wanted: &Wanted) -> Vec<Finding> {
             let what = format!("{program} defines malloc itself, before every preloaded library");
             (Id::MallocInside, what)
         }
-        Ok(Malloc::Library(path, _)) => {
-            (Id::OtherFirst, format!("{program} uses malloc from {}", path.display()))
-        }
+        Ok(Malloc::Library(path, _)) => (Id::OtherFirst, format!("{program} uses malloc from {}", path.display())),
         _ => {
             let name = &wanted.name;
-            let what =
-                format!("LD_PRELOAD of {program} names {name}, but the loader has not loaded it");
+            let what = format!("LD_PRELOAD of {program} names {name}, but the loader has not loaded it");
             (Id::LoaderRefused, what)
         }
     };
@@ -229,8 +223,7 @@ fn not_requested(process: &Process, wanted: &Wanted, ancestors: &[Ancestor]) -> 
     }
     let names_it = |text: Option<&str>| text.is_some_and(|it| wanted.is_named_in(it));
     if names_it(process.now.as_ref().and_then(preload_of).as_deref()) {
-        let what =
-            format!("{program} put {name} into LD_PRELOAD itself, after its loader had read it");
+        let what = format!("{program} put {name} into LD_PRELOAD itself, after its loader had read it");
         return vec![Finding::new(Id::PreloadTooLate, what)];
     }
     let carrier = ancestors.iter().position(|it| names_it(it.preload.as_deref()));
@@ -355,8 +348,7 @@ mod tests {
         assert_only(&asked(process(Malloc::Static)), &[], Id::StaticProgram);
         let go = Process { inside: Some(Inside::Go), ..asked(process(Malloc::Static)) };
         assert_only(&go, &[], Id::AllocatorInside);
-        let jemalloc =
-            || asked(process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc))));
+        let jemalloc = || asked(process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc))));
         let with = |inside| Process { inside: Some(inside), ..jemalloc() };
         let mimalloc = with(Inside::Mimalloc);
         assert_eq!(in_charge(&mimalloc, &wanted()), Some(false));
@@ -377,8 +369,7 @@ mod tests {
 
     #[test]
     fn the_systems_own_is_wanted_too() {
-        let system =
-            Wanted { name: "glibc".to_owned(), allocator: Some(Allocator::Glibc), file: None };
+        let system = Wanted { name: "glibc".to_owned(), allocator: Some(Allocator::Glibc), file: None };
         assert_eq!(judge(&on_libc(), &system, &[]), []);
         let other = process(Malloc::Library(JEMALLOC.into(), Some(Allocator::Jemalloc)));
         assert_eq!(judge(&other, &system, &[])[0].id, Id::OtherFirst);

@@ -170,9 +170,7 @@ impl Report {
             let of = format!(" in {with} of {}", count(all));
             let place = if all == 1 { "" } else { &of };
             let target = &self.target;
-            return format!(
-                "{target}: malloc is {allocator}{place}; no other allocator is configured"
-            );
+            return format!("{target}: malloc is {allocator}{place}; no other allocator is configured");
         }
         let (is, of) = match self.subject {
             Subject::Processes => ("is", format!(" of {}", count(all))),
@@ -238,10 +236,7 @@ fn finding_lines(finding: &Finding) -> Vec<String> {
         (None, Some(file)) => format!("{file}: "),
         (None, None) => String::new(),
     };
-    vec![
-        format!("{weight} [{}] {place}{}", finding.id.name(), finding.what),
-        format!("  to do: {}", finding.remedy),
-    ]
+    vec![format!("{weight} [{}] {place}{}", finding.id.name(), finding.what), format!("  to do: {}", finding.remedy)]
 }
 
 fn count(processes: usize) -> String {

@@ -103,9 +103,7 @@ pub fn judge(given: &Given<'_>) -> Vec<Finding> {
         if Family::of(name).is_some_and(reads) && given.at_start.get(name) != Some(value) {
             let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
             let who = word(given.in_charge);
-            let what = format!(
-                "{name}={value} was set by the program itself, after {who} had read its settings"
-            );
+            let what = format!("{name}={value} was set by the program itself, after {who} had read its settings");
             findings.push(Finding::new(Id::SettingsTooLate, what));
         }
     }
@@ -152,10 +150,7 @@ fn overruled(given: &Given<'_>) -> Vec<Finding> {
             let real = given.in_force.get(key).filter(|real| real != value)?;
             Some(Finding::new(
                 Id::SettingsUnread,
-                format!(
-                    "{name} sets {key}:{value}, but {} has {key}:{real}",
-                    word(given.in_charge)
-                ),
+                format!("{name} sets {key}:{value}, but {} has {key}:{real}", word(given.in_charge)),
             ))
         })
         .collect()
@@ -174,8 +169,7 @@ fn malformed(name: &str, value: &str) -> Option<Finding> {
     let bad = value.split(',').find(|pair| {
         let key = pair.split_once(':').map_or("", |(key, _)| key);
         let is_key = |key: &str| {
-            !key.is_empty()
-                && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
+            !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte))
         };
         !pair.is_empty() && !is_key(key)
     })?;
@@ -245,8 +239,7 @@ mod tests {
 
     #[test]
     fn a_prefixed_jemalloc_reads_a_prefixed_variable() {
-        let at_start =
-            variables(&[("MALLOC_CONF", "narenas:1"), ("_RJEM_MALLOC_CONF", "tcache:false")]);
+        let at_start = variables(&[("MALLOC_CONF", "narenas:1"), ("_RJEM_MALLOC_CONF", "tcache:false")]);
         let in_force = InForce::from([("tcache", "false".to_owned())]);
         let given = Given::of(Allocator::Jemalloc, &at_start, &in_force);
         let given = Given { inside: Some(Inside::PrefixedJemalloc), ..given };

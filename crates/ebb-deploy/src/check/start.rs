@@ -29,10 +29,7 @@ impl Start {
 
     /// The words, those of `sh -c TEXT` split, too.
     fn pieces(&self) -> impl Iterator<Item = &str> {
-        self.words
-            .iter()
-            .flat_map(|word| word.split([' ', ';', '\n']))
-            .filter(|word| !word.is_empty())
+        self.words.iter().flat_map(|word| word.split([' ', ';', '\n'])).filter(|word| !word.is_empty())
     }
 
     fn runs_shell(&self) -> bool {
@@ -42,8 +39,7 @@ impl Start {
     /// Whether it goes through `ebb run`, and the allocator that is named there.
     pub fn through_ebb(&self) -> Option<&str> {
         let pieces: Vec<&str> = self.pieces().collect();
-        let at =
-            pieces.windows(2).position(|pair| file_name(pair[0]) == "ebb" && pair[1] == "run")?;
+        let at = pieces.windows(2).position(|pair| file_name(pair[0]) == "ebb" && pair[1] == "run")?;
         let options = &pieces[at + 2..];
         let named = options.windows(2).find(|pair| matches!(pair[0], "-a" | "--allocator"));
         let joined = options.iter().find_map(|it| it.strip_prefix("--allocator="));

@@ -51,13 +51,8 @@ impl One<'_> {
     fn fix(&self, desired: &Desired) -> Result<(Fixed, Counts), Refused> {
         let Place { service, node, .. } = self.place;
         let at = self.place.at();
-        if node.get("environment").is_none()
-            && node.get("<<").is_some()
-            && self.root_mentions_environment()
-        {
-            let what = format!(
-                "{at} takes its environment from an anchor, which its own key would replace"
-            );
+        if node.get("environment").is_none() && node.get("<<").is_some() && self.root_mentions_environment() {
+            let what = format!("{at} takes its environment from an anchor, which its own key would replace");
             let remedy = "write environment: with <<: and the anchor's name into the service, then run ebb fix again";
             return Err(Refused::cannot(what, remedy));
         }
@@ -65,8 +60,7 @@ impl One<'_> {
         let (settings, mut fixed) = changes(desired, &library, service, &at, &OutsideValue::FILE)?;
         let key = ("environment", 1, self.step());
         let value = |at: &Range<usize>, setting: &Setting| self.value(at, setting);
-        let (edits, mut counts) =
-            self.place.set(&settings, key, &value, &|setting| self.entry(setting))?;
+        let (edits, mut counts) = self.place.set(&settings, key, &value, &|setting| self.entry(setting))?;
         fixed.edits.extend(edits);
         let new_preload = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| &it.value);
         let preload = new_preload.or_else(|| self.preload()).map(String::as_str);
@@ -142,9 +136,7 @@ impl One<'_> {
     fn mount(&self, path: &str) -> Result<Vec<Edit>, Refused> {
         let text = format!("./libebbmalloc.so:{path}:ro");
         let volumes = self.place.node.get("volumes").map(Node::items).unwrap_or_default();
-        let is_quoted = |it: &&Node| {
-            it.text().is_some() && self.place.text[it.at.clone()].starts_with(['"', '\''])
-        };
+        let is_quoted = |it: &&Node| it.text().is_some() && self.place.text[it.at.clone()].starts_with(['"', '\'']);
         let example = volumes.last().filter(is_quoted);
         let plain = if example.is_some() { insert::value(&text, example) } else { text.clone() };
         let entry = Entry { block: vec![format!("- {plain}")], flow: json(&text) };
@@ -155,8 +147,7 @@ impl One<'_> {
     /// By how much this file indents.
     fn step(&self) -> usize {
         let services = self.root.pairs().iter().find(|(key, _)| key.text() == Some("services"));
-        let inner =
-            services.and_then(|(key, value)| Some(value.pairs().first()?.0.column - key.column));
+        let inner = services.and_then(|(key, value)| Some(value.pairs().first()?.0.column - key.column));
         inner.filter(|it| *it > 0).unwrap_or(2)
     }
 }

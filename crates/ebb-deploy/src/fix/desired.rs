@@ -102,8 +102,7 @@ impl Desired {
 
     fn preload(&self, library: &str, present: Option<&str>, changes: &mut Changes) {
         let present = present.unwrap_or_default();
-        let known =
-            |entry: OsString| Allocator::from_file_name(file_name(&entry.to_string_lossy()));
+        let known = |entry: OsString| Allocator::from_file_name(file_name(&entry.to_string_lossy()));
         let first = preload_entries(OsStr::new(present)).find_map(known);
         // What already exists, at whatever path, is the user's.
         let is_there = first == Some(self.allocator) && self.library.is_none()
@@ -113,12 +112,10 @@ impl Desired {
         }
         let own = Library { path: library.into(), allocator: Some(self.allocator) };
         let choice = if self.preloads() { Choice::Library(own) } else { Choice::System };
-        let inherited =
-            |name: &str| (name == "LD_PRELOAD" && !present.is_empty()).then(|| present.into());
+        let inherited = |name: &str| (name == "LD_PRELOAD" && !present.is_empty()).then(|| present.into());
         // Only settings can be refused, and there are none.
         let Ok(change) = Environment::of(&choice, &[], inherited) else { return };
-        let value =
-            change.changes.get(OsStr::new("LD_PRELOAD")).cloned().flatten().unwrap_or_default();
+        let value = change.changes.get(OsStr::new("LD_PRELOAD")).cloned().flatten().unwrap_or_default();
         let mut why = if self.preloads() {
             format!("the loader uses {} instead of libc's malloc: {}", self.allocator, self.why)
         } else {
@@ -198,11 +195,7 @@ mod tests {
         }
     }
 
-    fn changes(
-        desired: &Desired,
-        library: &str,
-        present: &[(&str, &str)],
-    ) -> Vec<(String, String)> {
+    fn changes(desired: &Desired, library: &str, present: &[(&str, &str)]) -> Vec<(String, String)> {
         let present = |name: &str| {
             let found = present.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -220,10 +213,7 @@ mod tests {
         let ebbmalloc = Desired::example("ebbmalloc", &[]);
         for (present, expected) in [
             ("", vec![pair("LD_PRELOAD", "/l/libebbmalloc.so")]),
-            (
-                "/x/libfaketime.so.1",
-                vec![pair("LD_PRELOAD", "/l/libebbmalloc.so:/x/libfaketime.so.1")],
-            ),
+            ("/x/libfaketime.so.1", vec![pair("LD_PRELOAD", "/l/libebbmalloc.so:/x/libfaketime.so.1")]),
             ("libjemalloc.so.2 a.so", vec![pair("LD_PRELOAD", "/l/libebbmalloc.so:a.so")]),
             ("/elsewhere/libebbmalloc.so", vec![]),
         ] {
@@ -231,19 +221,13 @@ mod tests {
             assert_eq!(changes(&ebbmalloc, "/l/libebbmalloc.so", &present), expected);
         }
         let system = Desired::example("glibc", &[]);
-        assert_eq!(
-            changes(&system, "", &[("LD_PRELOAD", "libjemalloc.so.2")]),
-            [pair("LD_PRELOAD", "")]
-        );
+        assert_eq!(changes(&system, "", &[("LD_PRELOAD", "libjemalloc.so.2")]), [pair("LD_PRELOAD", "")]);
         assert_eq!(changes(&system, "", &[("LD_PRELOAD", "a.so")]), []);
     }
 
     #[test]
     fn settings_are_added_once() {
-        let jemalloc = Desired::example(
-            "jemalloc",
-            &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")],
-        );
+        let jemalloc = Desired::example("jemalloc", &[("MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000")]);
         let with = |present: &str| {
             let present = [("LD_PRELOAD", "libjemalloc.so.2"), ("MALLOC_CONF", present)];
             changes(&jemalloc, "libjemalloc.so.2", &present)
@@ -254,8 +238,7 @@ mod tests {
         );
         assert_eq!(with("dirty_decay_ms:5000,background_thread:true,dirty_decay_ms:1000"), []);
         let suggested = Desired { keep_existing: true, ..jemalloc };
-        let changes =
-            suggested.changes("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
+        let changes = suggested.changes("libjemalloc.so.2", &|_| Some("libjemalloc.so.2".to_owned()));
         assert!(changes.settings.is_empty());
         assert!(changes.notes[0].contains("is kept"));
     }

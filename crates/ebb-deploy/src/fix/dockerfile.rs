@@ -37,9 +37,8 @@ pub fn fix(
     context: &dyn Context,
     desired: &Desired,
 ) -> Result<Fixed, Refused> {
-    let stages = Stages::parse(text).map_err(|error| {
-        Refused::not_understood(format!("ebb cannot parse the Dockerfile {name}: {error}"))
-    })?;
+    let stages = Stages::parse(text)
+        .map_err(|error| Refused::not_understood(format!("ebb cannot parse the Dockerfile {name}: {error}")))?;
     if stages.chain(target).is_none() {
         let what = format!("{name} has no stage {}", target.unwrap_or_default());
         return Err(Refused::not_understood(what).remedy(stages.names()));
@@ -61,9 +60,7 @@ impl Image<'_> {
         let base = chain.last().map_or("scratch", |it| it.base.as_str());
         let present = |name: &str| present(self.text, &chain, name);
         let behind = last_step(stage);
-        let in_front_of = |place: usize| {
-            stage.pieces.iter().rev().find(|it| it.at.end <= place).unwrap_or(behind)
-        };
+        let in_front_of = |place: usize| stage.pieces.iter().rev().find(|it| it.at.end <= place).unwrap_or(behind);
         // What a release installs has to be there only where the loader looks for it.
         let preload = value::of(self.text, stage, "LD_PRELOAD");
         let needed = preload.map_or(behind, |it| in_front_of(it.start));
@@ -118,8 +115,7 @@ impl Image<'_> {
                 }
             }
             if start.assigned("LD_PRELOAD").is_some() {
-                let what =
-                    format!("{}:{}: the command itself sets LD_PRELOAD", self.name, start.line);
+                let what = format!("{}:{}: the command itself sets LD_PRELOAD", self.name, start.line);
                 let remedy = format!("remove it there, then run ebb fix again; {remedy}");
                 return Err(Refused::cannot(what, &remedy));
             }
@@ -141,26 +137,15 @@ impl Image<'_> {
     }
 
     /// The value that the loader will see: the existing value where that stays.
-    fn spelling(
-        &self,
-        settings: &[Setting],
-        present: &dyn Fn(&str) -> Option<String>,
-    ) -> Option<String> {
+    fn spelling(&self, settings: &[Setting], present: &dyn Fn(&str) -> Option<String>) -> Option<String> {
         let change = settings.iter().find(|it| it.name == "LD_PRELOAD").map(|it| it.value.clone());
         let value = change.or_else(|| present("LD_PRELOAD"))?;
-        let is_ours = |entry: &&str| {
-            Allocator::from_file_name(file_name(entry)) == Some(self.desired.allocator)
-        };
+        let is_ours = |entry: &&str| Allocator::from_file_name(file_name(entry)) == Some(self.desired.allocator);
         value.split([' ', ':']).find(is_ours).map(str::to_owned)
     }
 
     /// Whether something brings the library already: asked of `ebb check`, with the variables set.
-    fn has_library(
-        &self,
-        fixed: &Fixed,
-        new: &[&Setting],
-        behind: &Piece,
-    ) -> Result<bool, Refused> {
+    fn has_library(&self, fixed: &Fixed, new: &[&Setting], behind: &Piece) -> Result<bool, Refused> {
         let mut edits = fixed.edits.clone();
         edits.extend(new.iter().map(|it| env(self.text, behind, it)));
         let text = super::edit::apply(self.text, &edits);
@@ -173,13 +158,10 @@ impl Image<'_> {
     fn verify(&self, fixed: &Fixed) -> Result<(), Refused> {
         let text = super::edit::apply(self.text, &fixed.edits);
         let after = Stages::parse(&text).map_err(|error| self.defect(&error))?;
-        let overlaps = |edit: &Edit, piece: &Piece| {
-            edit.at.start < piece.at.end && edit.at.end > piece.at.start
-        };
+        let overlaps = |edit: &Edit, piece: &Piece| edit.at.start < piece.at.end && edit.at.end > piece.at.start;
         let touched = |piece: &&Piece| fixed.edits.iter().any(|edit| overlaps(edit, piece));
         let mut now = pieces(&after).map(|it| &text[it.at.clone()]);
-        let mut kept =
-            pieces(&self.stages).filter(|it| !touched(it)).map(|it| &self.text[it.at.clone()]);
+        let mut kept = pieces(&self.stages).filter(|it| !touched(it)).map(|it| &self.text[it.at.clone()]);
         if kept.all(|piece| now.any(|it| it == piece)) {
             return Ok(());
         }
@@ -198,15 +180,12 @@ fn pieces(stages: &Stages) -> impl Iterator<Item = &Piece> {
 /// Whether nothing but a folder that is copied whole may bring the file `path`.
 fn is_only_in_a_folder(chain: &[&Stage], path: &str) -> bool {
     let copies: Vec<_> = chain.iter().flat_map(|it| &it.copies).map(|it| &it.value).collect();
-    path.contains('/')
-        && copies.iter().any(|it| it.brings(path))
-        && !copies.iter().any(|it| it.names(path))
+    path.contains('/') && copies.iter().any(|it| it.brings(path)) && !copies.iter().any(|it| it.names(path))
 }
 
 /// The last instruction after which only instructions come that say how the container starts.
 fn last_step(stage: &Stage) -> &Piece {
-    const AT_THE_END: &str =
-        "CMD ENTRYPOINT EXPOSE HEALTHCHECK STOPSIGNAL USER LABEL VOLUME MAINTAINER";
+    const AT_THE_END: &str = "CMD ENTRYPOINT EXPOSE HEALTHCHECK STOPSIGNAL USER LABEL VOLUME MAINTAINER";
     let is_step = |it: &&Piece| !AT_THE_END.split(' ').any(|word| word == it.keyword);
     // FROM is a step.
     stage.pieces.iter().rev().find(is_step).unwrap_or(&stage.pieces[0])

@@ -132,17 +132,14 @@ mod tests {
         let three = Edit::replace(2..3, "B", "3");
         let edits = [three, one, two];
         assert_eq!(apply(text, &edits), "a\nx\ny\nB\n");
-        let shown: Vec<_> =
-            lines(text, &edits).into_iter().map(|it| (it.line, it.text, it.why)).collect();
+        let shown: Vec<_> = lines(text, &edits).into_iter().map(|it| (it.line, it.text, it.why)).collect();
         let line = |line: usize, text: &str, why: &str| (line, text.to_owned(), why.to_owned());
         assert_eq!(shown, [line(2, "x", "1"), line(3, "y", "2"), line(4, "B", "3")]);
     }
 
     #[test]
     fn line_ends_are_those_of_the_text() {
-        for (text, after) in
-            [("a\r\nb", "a\r\nb\r\nx"), ("a\nb\n", "a\nb\nx\n"), ("a", "a\nx"), ("", "x\n")]
-        {
+        for (text, after) in [("a\r\nb", "a\r\nb\r\nx"), ("a\nb\n", "a\nb\nx\n"), ("a", "a\nx"), ("", "x\n")] {
             let below = Edit::below(text, text.len(), &["x".to_owned()], "");
             assert_eq!(apply(text, &[below]), after);
         }

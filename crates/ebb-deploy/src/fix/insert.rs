@@ -61,8 +61,7 @@ fn append_key(
         // `environment:` and nothing after it.
         return Ok(Edit::below(text, name.at.end, &padded(entries, name.column + indent), why));
     }
-    let is_list =
-        entries.iter().any(|it| it.block.first().is_some_and(|line| line.starts_with("- ")));
+    let is_list = entries.iter().any(|it| it.block.first().is_some_and(|line| line.starts_with("- ")));
     let inner: Vec<&str> = entries.iter().map(|it| it.flow.as_str()).collect();
     let (open, close) = if is_list { ('[', ']') } else { ('{', '}') };
     let mut block = vec![format!("{key}:")];
@@ -82,8 +81,7 @@ fn append_all(
 ) -> Result<Vec<Edit>, NoPlace> {
     let has_value = mapping.get(key).is_some_and(|it| it.pairs().len() + it.items().len() > 0);
     if has_value {
-        let one =
-            |(entry, why): (Entry, String)| append_key(text, mapping, key, indent, &[entry], &why);
+        let one = |(entry, why): (Entry, String)| append_key(text, mapping, key, indent, &[entry], &why);
         return entries.into_iter().map(one).collect();
     }
     if entries.is_empty() {
@@ -154,9 +152,7 @@ pub fn is_json(text: &str, mapping: &Node) -> bool {
     let is_quoted = |it: &Node| text[it.at.clone()].starts_with('"');
     match &mapping.kind {
         Kind::Mapping(pairs, Style::Flow) => pairs.first().is_some_and(|(key, _)| is_quoted(key)),
-        Kind::Sequence(items, Style::Flow) => {
-            items.first().is_some_and(|it| is_json(text, it) || is_quoted(it))
-        }
+        Kind::Sequence(items, Style::Flow) => items.first().is_some_and(|it| is_json(text, it) || is_quoted(it)),
         _ => false,
     }
 }
@@ -306,10 +302,7 @@ mod tests {
             ("e:\n  A: |\n    x\n\n    y\n\nf: 2", "e:\n  A: |\n    x\n\n    y\n  N: v\n\nf: 2"),
             ("e:\r\n  A: 1\r\n", "e:\r\n  A: 1\r\n  N: v\r\n"),
             ("e:\n  A: 1", "e:\n  A: 1\n  N: v"),
-            (
-                "{\n  \"e\": {\n    \"A\": 1\n  }\n}\n",
-                "{\n  \"e\": {\n    \"A\": 1,\n    N: v\n  }\n}\n",
-            ),
+            ("{\n  \"e\": {\n    \"A\": 1\n  }\n}\n", "{\n  \"e\": {\n    \"A\": 1,\n    N: v\n  }\n}\n"),
         ] {
             let documents = yaml::parse(text).unwrap();
             let edit = append_key(text, &documents.roots[0], "e", 2, &[pair()], "").unwrap();

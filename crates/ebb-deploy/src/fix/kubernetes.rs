@@ -80,8 +80,7 @@ impl One<'_> {
             insert::value(&setting.value, values.find(|it| it.at == *at))
         };
         let entry = |setting: &Setting| self.variable(setting);
-        let (edits, mut counts) =
-            self.place.set(&settings, ("env", 2, self.step()), &value, &entry)?;
+        let (edits, mut counts) = self.place.set(&settings, ("env", 2, self.step()), &value, &entry)?;
         fixed.edits.extend(edits);
         let is_new = settings.iter().any(|it| it.name == "LD_PRELOAD" && !it.value.is_empty());
         if volume && is_new {
@@ -89,8 +88,7 @@ impl One<'_> {
         } else if is_new && desired.preloads() {
             let image = self.place.service.image.as_deref().unwrap_or("the image");
             let packages = desired.allocator.packages().all().join(", ");
-            let how =
-                "run ebb fix on its Dockerfile, or name an image that has it with --library-image";
+            let how = "run ebb fix on its Dockerfile, or name an image that has it with --library-image";
             let how = if is_ours { how } else { &packages };
             let name = &self.place.service.name;
             fixed.notes.push(format!("{name}: {image} needs {library}: {how}"));
@@ -102,8 +100,7 @@ impl One<'_> {
         let items = self.place.node.get("env").map(Node::items).unwrap_or_default();
         let example = items.iter().rev().find_map(|it| it.get("value"));
         let value = insert::value(&setting.value, example);
-        let flow =
-            self.entry(&[("name", &json(&setting.name)), ("value", &json(&setting.value))]).flow;
+        let flow = self.entry(&[("name", &json(&setting.name)), ("value", &json(&setting.value))]).flow;
         Entry { flow, ..self.entry(&[("name", &setting.name), ("value", &value)]) }
     }
 
@@ -119,8 +116,7 @@ impl One<'_> {
     fn mapping(&self, pairs: &[(&str, &str)]) -> String {
         let is_json = is_json(self.place.text, self.place.node);
         let key = |name: &str| if is_json { json(name) } else { name.to_owned() };
-        let pairs: Vec<String> =
-            pairs.iter().map(|(name, value)| format!("{}: {value}", key(name))).collect();
+        let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{}: {value}", key(name))).collect();
         format!("{{{}}}", pairs.join(", "))
     }
 
@@ -133,11 +129,7 @@ impl One<'_> {
         counts: &mut Counts,
     ) -> Result<(), Refused> {
         let Some(image) = self.library_image else { return Ok(()) };
-        let mount = self.entry(&[
-            ("name", &json(NAME)),
-            ("mountPath", &json(VOLUME)),
-            ("readOnly", "true"),
-        ]);
+        let mount = self.entry(&[("name", &json(NAME)), ("mountPath", &json(VOLUME)), ("readOnly", "true")]);
         let add = |node: &Node, key: &str, entry: Entry, why: &str| {
             self.place.append(node, key, self.step(), vec![(entry, why.to_owned())])
         };
@@ -157,8 +149,7 @@ impl One<'_> {
         };
         let words: Vec<String> = command.into_iter().map(json).collect();
         let command = format!("[{}]", words.join(", "));
-        let mounts =
-            format!("[{}]", self.mapping(&[("name", &json(NAME)), ("mountPath", &json(VOLUME))]));
+        let mounts = format!("[{}]", self.mapping(&[("name", &json(NAME)), ("mountPath", &json(VOLUME))]));
         let copier = self.entry(&[
             ("name", &json(NAME)),
             ("image", &json(image)),

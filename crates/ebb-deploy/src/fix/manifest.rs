@@ -119,13 +119,11 @@ impl<'a> Manifest<'a> {
     pub fn allocators(&self) -> Vec<Dependency> {
         let all = self.document.get("dependencies").map(|it| ("dependencies".to_owned(), it));
         let targets = self.document.get("target").and_then(Item::as_table_like);
-        let of_some = targets.into_iter().flat_map(|it| it.iter()).filter_map(|(system, item)| {
-            Some((format!("target.{system}.dependencies"), item.get("dependencies")?))
-        });
-        all.into_iter()
-            .chain(of_some)
-            .flat_map(|(name, table)| self.of_table(&name, table))
-            .collect()
+        let of_some = targets
+            .into_iter()
+            .flat_map(|it| it.iter())
+            .filter_map(|(system, item)| Some((format!("target.{system}.dependencies"), item.get("dependencies")?)));
+        all.into_iter().chain(of_some).flat_map(|(name, table)| self.of_table(&name, table)).collect()
     }
 
     fn of_table(&self, name: &str, table: &Item) -> Vec<Dependency> {
@@ -144,9 +142,7 @@ impl<'a> Manifest<'a> {
     fn entry(&self, key: Option<&toml_edit::Key>, item: &Item) -> Option<Range<usize>> {
         let start = key?.span()?.start;
         let end = match item.as_table() {
-            Some(table) if table.is_dotted() && table.len() == 1 => {
-                table.iter().next()?.1.span()?.end
-            }
+            Some(table) if table.is_dotted() && table.len() == 1 => table.iter().next()?.1.span()?.end,
             Some(_) => return None,
             None => item.span()?.end,
         };
@@ -155,13 +151,7 @@ impl<'a> Manifest<'a> {
 
     /// What makes `desired_crate` a dependency, in place of the allocators that are `gone` from the sources. `own` is the
     /// value of the dependency on ebbmalloc.
-    pub fn fix(
-        &self,
-        desired_crate: Crate,
-        gone: &[Crate],
-        own: &Own,
-        why: &str,
-    ) -> Result<Fixed, Refused> {
+    pub fn fix(&self, desired_crate: Crate, gone: &[Crate], own: &Own, why: &str) -> Result<Fixed, Refused> {
         let mut fixed = Fixed::default();
         let present = self.allocators();
         let is_there = present.iter().any(|it| it.of == desired_crate);
@@ -171,15 +161,13 @@ impl<'a> Manifest<'a> {
             (None, Own::Path(path)) => format!("{{ path = {} }}", super::insert::json(path)),
         };
         let line = format!("{} = {value}", desired_crate.package);
-        let mut left: Vec<&Dependency> =
-            present.iter().filter(|it| gone.contains(&it.of)).collect();
+        let mut left: Vec<&Dependency> = present.iter().filter(|it| gone.contains(&it.of)).collect();
         let is_main = |it: &&Dependency| it.at.is_some() && it.table == "dependencies";
         let replaced = left.iter().position(is_main).or(left.iter().position(|it| it.at.is_some()));
         if !is_there {
             match replaced.map(|it| left.remove(it)) {
                 Some(Dependency { at: Some(at), of, .. }) => {
-                    let why =
-                        format!("the crate, which replaces {}, which is unused: {why}", of.package);
+                    let why = format!("the crate, which replaces {}, which is unused: {why}", of.package);
                     fixed.edits.push(Edit::replace(at.clone(), line, why));
                 }
                 _ => fixed.edits.push(self.add(line, &format!("the crate: {why}"))),

@@ -79,9 +79,7 @@ impl Fit {
     /// The reason, and what to do.
     pub fn why(self) -> &'static str {
         match self {
-            Fit::Fits => {
-                "the C library's malloc serves it, which a preload replaces, unless the program is set-uid"
-            }
+            Fit::Fits => "the C library's malloc serves it, which a preload replaces, unless the program is set-uid",
             Fit::There => "ebbmalloc serves it already",
             Fit::Unknown => "the agent has not looked at it yet",
             Fit::GainsNothing => {
@@ -257,11 +255,7 @@ mod tests {
             ("", "unknown", true, Fit::GainsNothing),
             ("mesh", "yes", true, Fit::GainsNothing),
         ] {
-            assert_eq!(
-                Fit::new(allocator, in_charge, is_looked_at),
-                fit,
-                "{allocator} {in_charge}"
-            );
+            assert_eq!(Fit::new(allocator, in_charge, is_looked_at), fit, "{allocator} {in_charge}");
         }
     }
 

@@ -6,8 +6,7 @@ use crate::check::declared::procfile::{self, Process};
 use super::desired::Setting;
 use super::{Chosen, Desired, Edit, Fixed, OutsideValue, Refused, changes, quoted};
 
-const SHELL: OutsideValue =
-    OutsideValue { why: "is filled in by the shell", remedy: "write its value literally" };
+const SHELL: OutsideValue = OutsideValue { why: "is filled in by the shell", remedy: "write its value literally" };
 
 /// What puts the allocator in charge of the processes that are `chosen`.
 pub fn fix(name: &str, text: &str, chosen: Chosen, desired: &Desired) -> Result<Fixed, Refused> {
@@ -25,12 +24,7 @@ pub fn fix(name: &str, text: &str, chosen: Chosen, desired: &Desired) -> Result<
     Ok(fixed)
 }
 
-fn of_process(
-    name: &str,
-    text: &str,
-    process: &Process,
-    desired: &Desired,
-) -> Result<Fixed, Refused> {
+fn of_process(name: &str, text: &str, process: &Process, desired: &Desired) -> Result<Fixed, Refused> {
     let service = &process.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
     let library = desired.preload_entry();
@@ -38,18 +32,14 @@ fn of_process(
     for variable in desired.names() {
         let set = service.variable(variable);
         let is_elsewhere = set.is_none() && command.contains(&format!("{variable}="));
-        if is_elsewhere
-            || set.is_none()
-                && variable == "LD_PRELOAD"
-                && command.split([' ', '=', ':']).any(is_allocator)
+        if is_elsewhere || set.is_none() && variable == "LD_PRELOAD" && command.split([' ', '=', ':']).any(is_allocator)
         {
             let what = format!("{at}: {variable} is set in the middle of the command");
             return Err(Refused::cannot(what, "remove it there, then run ebb fix again"));
         }
     }
     let (settings, mut fixed) = changes(desired, &library, service, &at, &SHELL)?;
-    let new: Vec<&Setting> =
-        settings.iter().filter(|it| service.variable(&it.name).is_none()).collect();
+    let new: Vec<&Setting> = settings.iter().filter(|it| service.variable(&it.name).is_none()).collect();
     for setting in &settings {
         if let Some(variable) = service.variable(&setting.name) {
             let value = quoted(&setting.value)?;

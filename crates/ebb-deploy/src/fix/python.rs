@@ -16,12 +16,7 @@ const OF_ASYNCIO: [&str; 2] = ["create_subprocess_exec", "create_subprocess_shel
 const OF_PYTHON: [&str; 3] = ["Process", "Pool", "ProcessPoolExecutor"];
 
 /// What puts the allocator into the children that the program starts; with `child` only into those of this name.
-pub fn fix(
-    name: &str,
-    text: &str,
-    child: Option<&str>,
-    desired: &Desired,
-) -> Result<Fixed, Refused> {
+pub fn fix(name: &str, text: &str, child: Option<&str>, desired: &Desired) -> Result<Fixed, Refused> {
     let entries = entries(desired)?;
     let source = Source::scan(text);
     let calls = source.calls();
@@ -44,10 +39,9 @@ pub fn fix(
                     fixed.notes.push(format!("{name}:{line}: add to its env: {missing}"));
                 }
             }
-            None if arguments.contains("**") => fixed.notes.push(format!(
-                "{name}:{line}: its arguments come from elsewhere; add env={}",
-                dictionary(&entries)
-            )),
+            None if arguments.contains("**") => fixed
+                .notes
+                .push(format!("{name}:{line}: its arguments come from elsewhere; add env={}", dictionary(&entries))),
             None => {
                 let end = source.last(&call.arguments);
                 let comma = match text[..end].chars().next_back() {
@@ -56,8 +50,7 @@ pub fn fix(
                     _ => ", ",
                 };
                 let added = format!("{comma}env={}", dictionary(&entries));
-                let why =
-                    format!("this child gets {}, the program itself does not", desired.allocator);
+                let why = format!("this child gets {}, the program itself does not", desired.allocator);
                 fixed.edits.push(Edit::replace(end..end, added, why));
             }
         }
@@ -88,10 +81,7 @@ fn entries(desired: &Desired) -> Result<Vec<String>, Refused> {
     let all = preload.into_iter().chain(desired.variables.clone());
     all.map(|(name, value)| {
         if [&name, &value].iter().any(|text| text.contains(['"', '\\', '\n'])) {
-            return Err(Refused::cannot(
-                format!("{name}={value}"),
-                "use values without quotes and backslashes",
-            ));
+            return Err(Refused::cannot(format!("{name}={value}"), "use values without quotes and backslashes"));
         }
         Ok(format!("\"{name}\": \"{value}\""))
     })
@@ -153,9 +143,7 @@ impl<'a> Source<'a> {
         let mut at = 0;
         while at < bytes.len() {
             let (end, part) = match bytes[at] {
-                b'#' => {
-                    (text[at..].find('\n').map_or(bytes.len(), |length| at + length), Part::Comment)
-                }
+                b'#' => (text[at..].find('\n').map_or(bytes.len(), |length| at + length), Part::Comment),
                 quote @ (b'"' | b'\'') => (string_end(bytes, at, quote), Part::Text),
                 _ => (at + 1, Part::Code),
             };
@@ -180,8 +168,7 @@ impl<'a> Source<'a> {
 
     fn first_import(&self) -> usize {
         let is_import = |line: &str| {
-            line.starts_with("import ")
-                || line.starts_with("from ") && !line.starts_with("from __future__")
+            line.starts_with("import ") || line.starts_with("from ") && !line.starts_with("from __future__")
         };
         self.top_lines().find(|(_, line)| is_import(line)).map_or(0, |(at, _)| at)
     }
@@ -189,18 +176,13 @@ impl<'a> Source<'a> {
     fn imports_os(&self) -> bool {
         let mut lines = self.top_lines().filter_map(|(_, line)| line.strip_prefix("import "));
         lines.any(|names| {
-            names
-                .split(['#', ';'])
-                .next()
-                .is_some_and(|names| names.split(',').any(|it| it.trim() == "os"))
+            names.split(['#', ';']).next().is_some_and(|names| names.split(',').any(|it| it.trim() == "os"))
         })
     }
 
     fn calls(&self) -> Vec<Call> {
         let mut calls = Vec::new();
-        for (open, _) in
-            self.text.match_indices('(').filter(|(at, _)| self.kinds[*at] == Part::Code)
-        {
+        for (open, _) in self.text.match_indices('(').filter(|(at, _)| self.kinds[*at] == Part::Code) {
             let before = &self.text[..open];
             let is_name = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
             let path = &before[before.trim_end_matches(is_name).len()..];
@@ -226,8 +208,7 @@ impl<'a> Source<'a> {
         let imports = |module: &str| {
             let from = format!("from {module} import ");
             self.top_lines().any(|(_, line)| {
-                line.strip_prefix(&from)
-                    .is_some_and(|names| names.split([',', '(', ')']).any(|it| it.trim() == name))
+                line.strip_prefix(&from).is_some_and(|names| names.split([',', '(', ')']).any(|it| it.trim() == name))
             })
         };
         match module {
@@ -289,17 +270,14 @@ impl<'a> Source<'a> {
                 .map(str::trim_start)
                 .find(|line| !line.is_empty() && !line.starts_with('#'));
             let rest = code.and_then(|line| line.strip_prefix(name));
-            rest.is_some_and(|rest| {
-                rest.trim_start().starts_with('=') && !rest.trim_start().starts_with("==")
-            })
+            rest.is_some_and(|rest| rest.trim_start().starts_with('=') && !rest.trim_start().starts_with("=="))
         })
     }
 
     /// The end of the last argument: after the last byte that is neither space nor comment.
     fn last(&self, arguments: &Range<usize>) -> usize {
         let bytes = self.text.as_bytes();
-        let is_used =
-            |at: &usize| self.kinds[*at] != Part::Comment && !bytes[*at].is_ascii_whitespace();
+        let is_used = |at: &usize| self.kinds[*at] != Part::Comment && !bytes[*at].is_ascii_whitespace();
         arguments.clone().rev().find(is_used).map_or(arguments.start, |at| at + 1)
     }
 }
@@ -345,16 +323,10 @@ mod tests {
         const ENV: &str = "env={**os.environ, \"LD_PRELOAD\": \"/l.so\"}";
         for (call, expected) in [
             ("subprocess.run(['a', b], check=True)", "subprocess.run(['a', b], check=True, ENV)"),
-            (
-                "subprocess.Popen(\n    ['a'],  # ) env=\n)",
-                "subprocess.Popen(\n    ['a'], ENV  # ) env=\n)",
-            ),
+            ("subprocess.Popen(\n    ['a'],  # ) env=\n)", "subprocess.Popen(\n    ['a'], ENV  # ) env=\n)"),
             ("subprocess.run(f(')', env=1))", "subprocess.run(f(')', env=1), ENV)"),
             ("x = run(\"\"\"a ' \" b\"\"\")", "x = run(\"\"\"a ' \" b\"\"\", ENV)"),
-            (
-                "await asyncio.create_subprocess_exec('a')",
-                "await asyncio.create_subprocess_exec('a', ENV)",
-            ),
+            ("await asyncio.create_subprocess_exec('a')", "await asyncio.create_subprocess_exec('a', ENV)"),
             ("subprocess.run('a', env={})", "subprocess.run('a', env={})"),
             ("subprocess.run('a', **options)", "subprocess.run('a', **options)"),
             ("other.run('a'); subprocess.run('b')", "other.run('a'); subprocess.run('b', ENV)"),
@@ -374,15 +346,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_python_does_no_harm() {
-        for text in [
-            "",
-            "subprocess.run(",
-            "subprocess.run('a",
-            "run('\\",
-            "\"\"\"",
-            "é(",
-            "subprocess.run())",
-        ] {
+        for text in ["", "subprocess.run(", "subprocess.run('a", "run('\\", "\"\"\"", "é(", "subprocess.run())"] {
             let fixed = fix("app.py", text, None, &desired());
             assert!(fixed.is_err() || text == "subprocess.run())", "{text}: {fixed:?}");
         }

@@ -9,16 +9,12 @@ use super::desired::Setting;
 use super::edit::{apply, line_end};
 use super::{Desired, Edit, Fixed, OutsideValue, Refused, changes, quoted};
 
-const SHELL: OutsideValue = OutsideValue {
-    why: "is filled in by the shell",
-    remedy: "write its value literally, then run ebb fix again",
-};
+const SHELL: OutsideValue =
+    OutsideValue { why: "is filled in by the shell", remedy: "write its value literally, then run ebb fix again" };
 
 /// What puts the allocator in charge of what the script starts.
 pub fn fix(name: &str, text: &str, desired: &Desired) -> Result<Fixed, Refused> {
-    let read = |text: &str| {
-        Script::parse(Path::new(name), text).map_err(|why| Refused::in_file(name, why))
-    };
+    let read = |text: &str| Script::parse(Path::new(name), text).map_err(|why| Refused::in_file(name, why));
     let script = read(text)?;
     refuse_other_ways(name, &script)?;
     let library = desired.preload_entry();
@@ -90,11 +86,7 @@ fn refuse_other_ways(name: &str, script: &Script) -> Result<(), Refused> {
 }
 
 /// The assignment that can take the new value; none where a line of its own has to be added.
-fn replaceable<'a>(
-    name: &str,
-    script: &'a Script,
-    setting: &'a Setting,
-) -> Result<Option<&'a Set>, Refused> {
+fn replaceable<'a>(name: &str, script: &'a Script, setting: &'a Setting) -> Result<Option<&'a Set>, Refused> {
     let counts: Vec<&Set> = script.sets_of(&setting.name).filter(|it| !it.is_late).collect();
     let refused = |line: usize, why: &str| {
         let what = format!("{name}:{line}: {} {why}", setting.name);

@@ -36,8 +36,7 @@ pub fn fix(name: &str, text: &str, desired_crate: Crate, why: &str) -> Result<Ch
         return Ok(Changed { fixed, before: None });
     };
     if allocators.len() > 1 {
-        let what =
-            format!("{name} has {} global allocators under cfg conditions", allocators.len());
+        let what = format!("{name} has {} global allocators under cfg conditions", allocators.len());
         return Err(Refused::cannot(what, "change them by hand"));
     }
     let Some(before) = crate_of(first, &file.items) else {
@@ -152,8 +151,7 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     };
     let is_taken = tokens(text).is_some_and(|it| names(&it, "GLOBAL") > 0);
     let name = if is_taken { "ALLOCATOR" } else { "GLOBAL" };
-    let mut lines =
-        vec!["#[global_allocator]".to_owned(), format!("static {name}: {ours} = {ours};")];
+    let mut lines = vec!["#[global_allocator]".to_owned(), format!("static {name}: {ours} = {ours};")];
     let why = format!("the program allocates all memory from it: {why}");
     if let Some(last) = items.iter().take_while(is_leading).last() {
         lines.insert(0, String::new());
@@ -164,10 +162,8 @@ fn insertion(text: &str, items: &[Item], ours: &str, why: &str) -> Edit {
     let mut at = items.first().map_or(text.len(), |it| it.span().byte_range().start);
     at = line_start(text, at);
     // The comment of the first item stays with it.
-    while let Some(line) = text[..at]
-        .lines()
-        .last()
-        .filter(|it| it.trim_start().starts_with("//") && !it.trim_start().starts_with("//!"))
+    while let Some(line) =
+        text[..at].lines().last().filter(|it| it.trim_start().starts_with("//") && !it.trim_start().starts_with("//!"))
     {
         at = text[..at].trim_end_matches(['\r', '\n']).len() - line.len();
     }

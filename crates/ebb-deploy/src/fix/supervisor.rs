@@ -48,12 +48,7 @@ fn variables(service: &Service, settings: &[Setting]) -> BTreeMap<String, Option
     present.chain(set).collect()
 }
 
-fn of_program(
-    name: &str,
-    text: &str,
-    program: &Program,
-    desired: &Desired,
-) -> Result<(Vec<Setting>, Fixed), Refused> {
+fn of_program(name: &str, text: &str, program: &Program, desired: &Desired) -> Result<(Vec<Setting>, Fixed), Refused> {
     let service = &program.service;
     let at = format!("{name}:{}: {}", service.line, service.name);
     if let Some(start) = &service.start
@@ -93,8 +88,7 @@ fn of_program(
 
 /// A new option at the end of the section.
 fn line(text: &str, program: &Program, new: &[(String, String)]) -> Edit {
-    let (pairs, whys): (Vec<&str>, Vec<&str>) =
-        new.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).unzip();
+    let (pairs, whys): (Vec<&str>, Vec<&str>) = new.iter().map(|(pair, why)| (pair.as_str(), why.as_str())).unzip();
     let line = format!("{}environment{}{}", program.indent, program.delimiter, pairs.join(","));
     Edit::below(text, program.last, &[line], whys.join("; "))
 }

@@ -51,22 +51,14 @@ fn each_text_becomes_what_its_case_says() {
         let (heading, text) = case.split_once(" ==\n").unwrap();
         let (before, after) = text.split_once("-- becomes --\n").unwrap();
         println!("{heading}");
-        assert_fixed(
-            heading.rsplit(' ').next().unwrap(),
-            before,
-            &format!("{}\n", after.trim_end()),
-        );
+        assert_fixed(heading.rsplit(' ').next().unwrap(), before, &format!("{}\n", after.trim_end()));
     }
 }
 
 #[test]
 fn line_ends_and_a_missing_last_one_stay() {
     let exports = "export LD_PRELOAD=/l.so${LD_PRELOAD:+:$LD_PRELOAD}\r\nexport V='1 2'\r\n";
-    assert_fixed(
-        "run.sh",
-        "#!/bin/sh\r\nexec app\r\n",
-        &format!("#!/bin/sh\r\n{exports}exec app\r\n"),
-    );
+    assert_fixed("run.sh", "#!/bin/sh\r\nexec app\r\n", &format!("#!/bin/sh\r\n{exports}exec app\r\n"));
     let exports = exports.replace('\r', "");
     assert_fixed("run.sh", "#!/bin/sh", &format!("#!/bin/sh\n{}", exports.trim_end()));
     let section = "[program:a]\r\n  command = x";
@@ -87,10 +79,7 @@ fn what_has_the_last_word_or_is_of_its_own_kind_is_refused() {
         ("run.sh", "export LD_PRELOAD=\"$(find / -name x.so)\"\nexec app\n"),
         ("run.sh", "#!/usr/bin/python3\nimport os\n"),
         ("run.sh", "echo \"\n"),
-        (
-            "main.rs",
-            "#[global_allocator]\nstatic A: Counting<System> = Counting::new(System);\nfn main() {}\n",
-        ),
+        ("main.rs", "#[global_allocator]\nstatic A: Counting<System> = Counting::new(System);\nfn main() {}\n"),
         ("main.rs", "#[global_allocator]\nstatic A: Jemalloc = Jemalloc;\nfn main() {}\n"),
         ("main.rs", "#![no_std]\nfn main() {}\n"),
         ("main.rs", "mod a { #[global_allocator]\nstatic A: X = X; }\nfn main() {}\n"),
@@ -110,8 +99,7 @@ fn the_crate_of_the_allocator_before_is_known() {
     assert!(!source::uses(&apply(text, &changed.fixed.edits), CRATES[1]));
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Compose, Kind::Kubernetes, Kind::Procfile, Kind::Unit, Kind::Supervisor, Kind::Script];
+const KINDS: [Kind; 6] = [Kind::Compose, Kind::Kubernetes, Kind::Procfile, Kind::Unit, Kind::Supervisor, Kind::Script];
 
 fn keeps_lines(before: &str, after: &str) -> bool {
     let mut rest = after.lines();
@@ -147,8 +135,7 @@ fn fragments() -> impl Strategy<Value = String> {
         #!/bin/sh\n§set -e\n§export LD_PRELOAD=a.so\n§if x; then\n§fi\n§case x in\n§a) §esac\n§$(§(§)§`§exec §<<§<<-§\
         |§\r§[package]\n§[dependencies]\n§mimalloc§ = \"1\"\n§fn main() {}\n§#[global_allocator]\n§\
         static A: X = X;\n§use a::b;\n";
-    prop::collection::vec(select(SCRAPS.split('§').collect::<Vec<_>>()), 0..40)
-        .prop_map(|it| it.concat())
+    prop::collection::vec(select(SCRAPS.split('§').collect::<Vec<_>>()), 0..40).prop_map(|it| it.concat())
 }
 
 fn dockerfile_text() -> impl Strategy<Value = String> {
@@ -157,8 +144,7 @@ fn dockerfile_text() -> impl Strategy<Value = String> {
         RUN make \\\n    # why\n    && make install§RUN apt-get install -y \\\n    a \\\n    b§COPY . /app§\
         ENV A=1 \\\n    B=\"2 3\"§USER app§USER root§WORKDIR /app§EXPOSE 80§LABEL a=b§§# comment§ARG X=1§\
         RUN <<E\n# in\nmake\nE§HEALTHCHECK NONE§VOLUME /data§  run echo x§ONBUILD RUN x§STOPSIGNAL TERM";
-    const BASES: &str =
-        "debian:12 ubuntu:24.04 alpine:3.20 python:3.12-slim-bookworm example.com/x";
+    const BASES: &str = "debian:12 ubuntu:24.04 alpine:3.20 python:3.12-slim-bookworm example.com/x";
     let bases = select(BASES.split(' ').collect::<Vec<_>>());
     let lines = select(LINES.split('§').collect::<Vec<_>>());
     let stage = (bases, prop::collection::vec(lines, 0..8)).prop_map(|(base, lines)| {
@@ -230,8 +216,7 @@ fn manifest_text() -> impl Strategy<Value = String> {
         "      # end\n",
     ];
     let container = (select(ENVS), any::<bool>()).prop_map(|(env, mounts)| {
-        let mounts =
-            if mounts { "        volumeMounts:\n        - {name: x, mountPath: /x}\n" } else { "" };
+        let mounts = if mounts { "        volumeMounts:\n        - {name: x, mountPath: /x}\n" } else { "" };
         format!("      - name: c\n        image: d\n{env}{mounts}")
     });
     (prop::collection::vec(container, 1..3), select(REST), select(REST)).prop_map(|(containers, first, second)| {
@@ -252,13 +237,8 @@ fn supervisor_text() -> impl Strategy<Value = String> {
         "ENVIRONMENT=A=1\nenvironment=B=2;C=3\n",
     ];
     const OTHERS: &[&str] = &[
-        "command=app --x\n  --y ; z\n",
-        "user = nobody\n",
-        "; comment\n",
-        "\n",
-        "stdout_logfile = /x%%y\n",
-        "# environment=B=1\n",
-        "autorestart=true\n",
+        "command=app --x\n  --y ; z\n", "user = nobody\n", "; comment\n", "\n", "stdout_logfile = /x%%y\n",
+        "# environment=B=1\n", "autorestart=true\n",
     ];
     const HEADS: &[&str] = &[
         "",
@@ -273,19 +253,17 @@ fn supervisor_text() -> impl Strategy<Value = String> {
         any::<bool>(),
     );
     let programs = prop::collection::vec(program, 0..3);
-    (select(HEADS), programs, any::<bool>(), any::<bool>()).prop_map(
-        |(head, programs, dos, ends)| {
-            let mut text = format!("{head}[program:z]\ncommand=z\n");
-            for (number, (kind, environment, others, first)) in programs.into_iter().enumerate() {
-                let options = either_way(first, environment, &others.concat());
-                text += &format!("[{kind}:{number}]\n{options}");
-            }
-            if ends {
-                text.truncate(text.trim_end().len());
-            }
-            with_line_ends(text, dos)
-        },
-    )
+    (select(HEADS), programs, any::<bool>(), any::<bool>()).prop_map(|(head, programs, dos, ends)| {
+        let mut text = format!("{head}[program:z]\ncommand=z\n");
+        for (number, (kind, environment, others, first)) in programs.into_iter().enumerate() {
+            let options = either_way(first, environment, &others.concat());
+            text += &format!("[{kind}:{number}]\n{options}");
+        }
+        if ends {
+            text.truncate(text.trim_end().len());
+        }
+        with_line_ends(text, dos)
+    })
 }
 
 fn script_text() -> impl Strategy<Value = String> {
@@ -309,12 +287,10 @@ fn script_text() -> impl Strategy<Value = String> {
         "(cd /x && a) || true\n",
         "[ \"$(id -u)\" = 0 ] && exec gosu app \"$0\" \"$@\"\n",
     ];
-    const ENDS: &[&str] =
-        &["exec \"$@\"\n", "exec app", "f \"$@\"\n", "exec gosu app app \\\n  --x\n", ""];
+    const ENDS: &[&str] = &["exec \"$@\"\n", "exec app", "f \"$@\"\n", "exec gosu app app \\\n  --x\n", ""];
     let lines = prop::collection::vec(select(LINES), 0..6);
-    (select(HEADS), lines, select(ENDS), any::<bool>()).prop_map(|(head, lines, end, dos)| {
-        with_line_ends(format!("{head}{}{end}", lines.concat()), dos)
-    })
+    (select(HEADS), lines, select(ENDS), any::<bool>())
+        .prop_map(|(head, lines, end, dos)| with_line_ends(format!("{head}{}{end}", lines.concat()), dos))
 }
 
 const NAMES: &[&str] = &["ebbmalloc", "jemalloc"];

@@ -13,10 +13,8 @@ pub fn drop_in(desired: &Desired) -> String {
     format!("{}.conf", desired.allocator)
 }
 
-const SPECIFIER: OutsideValue = OutsideValue {
-    why: "contains a systemd specifier",
-    remedy: "write its value literally, then run ebb fix again",
-};
+const SPECIFIER: OutsideValue =
+    OutsideValue { why: "contains a systemd specifier", remedy: "write its value literally, then run ebb fix again" };
 
 /// What is known of a unit.
 pub struct Files<'a> {
@@ -37,8 +35,7 @@ pub fn fix(files: &Files<'_>, desired: &Desired) -> Result<Fixed, Refused> {
         return Err(Refused::not_understood(format!("{} {what}", files.name)));
     }
     let own_name = drop_in(desired);
-    let own =
-        files.drop_ins.iter().find(|(name, _)| *name == own_name).map(|(_, text)| text.as_str());
+    let own = files.drop_ins.iter().find(|(name, _)| *name == own_name).map(|(_, text)| text.as_str());
     for (name, text) in files.drop_ins.iter().filter(|(_, text)| !text.trim().is_empty()) {
         let other = Unit::parse(text).map_err(|why| Refused::in_file(name, why))?;
         if *name > own_name {
@@ -55,8 +52,7 @@ pub fn fix(files: &Files<'_>, desired: &Desired) -> Result<Fixed, Refused> {
     let library = desired.preload_entry_of_host();
     let (settings, mut fixed) = changes(desired, &library, &service, files.name, &SPECIFIER)?;
     let text = own.unwrap_or_default();
-    let is_open = !text.trim().is_empty()
-        && Unit::parse(text).is_ok_and(|it| it.last_section() == Some("Service"));
+    let is_open = !text.trim().is_empty() && Unit::parse(text).is_ok_and(|it| it.last_section() == Some("Service"));
     for (number, setting) in settings.iter().enumerate() {
         let mut lines = Vec::new();
         if number == 0 && !is_open {

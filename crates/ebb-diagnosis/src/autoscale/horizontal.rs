@@ -55,9 +55,5 @@ impl Horizontal {
 /// `ceil(currentReplicas * currentMetricValue / desiredMetricValue)`.
 pub(super) fn desired(replicas: u32, mean: f64, target: f64) -> u32 {
     let ratio = mean / target;
-    if (ratio - 1.0).abs() <= TOLERANCE {
-        replicas
-    } else {
-        (f64::from(replicas) * ratio).ceil() as u32
-    }
+    if (ratio - 1.0).abs() <= TOLERANCE { replicas } else { (f64::from(replicas) * ratio).ceil() as u32 }
 }

@@ -69,12 +69,7 @@ pub fn recommend(looks: &[Look]) -> Vertical {
         }
     }
     let last = bounds(&peaks, looks.last().map_or(0.0, |look| look.at_s));
-    Vertical {
-        request: last.target as u64,
-        lower: last.lower as u64,
-        upper: last.upper as u64,
-        restarts,
-    }
+    Vertical { request: last.target as u64, lower: last.lower as u64, upper: last.upper as u64, restarts }
 }
 
 struct Bounds {

@@ -32,10 +32,8 @@ fn each_figure_is_of_the_same_moments() {
     let b = group("b", "n", &[(100.0, 50.0), (100.0, 50.0), (300.0, 0.0), (100.0, 50.0)]);
     let idle = group("idle", "m", &[(50.0, 1.0); 4]);
     let mut history = history(4, vec![a, b, idle]);
-    history.oom_kills = vec![
-        Event { name: "a".into(), at: 2, count: 1.0 },
-        Event { name: "a".into(), at: 0, count: 2.0 },
-    ];
+    history.oom_kills =
+        vec![Event { name: "a".into(), at: 2, count: 1.0 }, Event { name: "a".into(), at: 0, count: 2.0 }];
     history.replicas.insert("a".into(), course([1.0, 1.0, 1.0, 2.0].map(Some)));
     let ranking = rank(&history, Some(0.01));
     let names: Vec<&str> = ranking.rows.iter().map(|row| row.name.as_str()).collect();
@@ -53,9 +51,7 @@ fn each_figure_is_of_the_same_moments() {
     assert_eq!((all.node_peaks.bytes, all.containers, all.nodes), (231e6, 3, 2));
     assert!(all.own_peaks.interval.is_some());
     assert!(
-        ranking
-            .sentence
-            .contains("without it the peaks of 2 nodes fall by 231 MB of 830 MB (28 %)"),
+        ranking.sentence.contains("without it the peaks of 2 nodes fall by 231 MB of 830 MB (28 %)"),
         "{}",
         ranking.sentence
     );
@@ -73,10 +69,7 @@ fn what_is_missing_is_no_zero() {
     assert_eq!((half.mean.bytes, half.share_of_time, half.saving), (60e6, 0.5, None));
     assert_eq!(ranking.rows[1].share_looked, 0.0);
     let all = ranking.cautions.join("; ");
-    assert!(
-        all.contains("heaps of 17 % of the memory") && all.contains("never read: unread"),
-        "{all}"
-    );
+    assert!(all.contains("heaps of 17 % of the memory") && all.contains("never read: unread"), "{all}");
     let empty = rank(&history(0, Vec::new()), None);
     assert!(empty.rows.is_empty() && empty.sentence.starts_with("Nothing to gain"), "{empty:?}");
     let mut course = Course::default();
@@ -90,16 +83,13 @@ fn growth_retention_and_wrong_allocators_are_on_the_list() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut live = |per_day: f64| {
         let wave = |at: usize| 20.0 * (at as f64 / 24.0 * std::f64::consts::TAU).sin();
-        course(
-            (0..168).map(|at| Some(200.0 + wave(at) + per_day * at as f64 / 24.0 + random.f64())),
-        )
+        course((0..168).map(|at| Some(200.0 + wave(at) + per_day * at as f64 / 24.0 + random.f64())))
     };
     let quiet = [(300.0, 2.0); 168];
     let mut groups = vec![group("grows", "n", &quiet), group("waves", "n", &quiet)];
     groups[0].live = live(10.0);
     groups[1].live = live(0.0);
-    let back: Vec<(f64, f64)> =
-        (0..168).map(|at| (300.0, if at < 100 { 2.0 } else { 100.0 })).collect();
+    let back: Vec<(f64, f64)> = (0..168).map(|at| (300.0, if at < 100 { 2.0 } else { 100.0 })).collect();
     groups.push(group("back", "n", &back));
     let mut history = history(168, groups);
     let in_charge = InCharge { containers: 3, not: 1, ebbmalloc: Some((0, 90)) };
@@ -109,11 +99,7 @@ fn growth_retention_and_wrong_allocators_are_on_the_list() {
     let reasons: Vec<(&str, Reason)> = found.iter().map(|it| (it.0.as_str(), it.1)).collect();
     assert_eq!(
         reasons,
-        [
-            ("back", Reason::NotInCharge),
-            ("back", Reason::RetentionIsBack),
-            ("grows", Reason::LiveHeapGrows)
-        ]
+        [("back", Reason::NotInCharge), ("back", Reason::RetentionIsBack), ("grows", Reason::LiveHeapGrows)]
     );
     assert!(found[1].2.contains("serves no longer") && found[2].2.contains("+10."), "{found:?}");
 }

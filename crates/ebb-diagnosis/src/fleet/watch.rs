@@ -47,9 +47,7 @@ pub fn watch_list(history: &History) -> Vec<Watched> {
 
 fn next(reason: Reason) -> &'static str {
     match reason {
-        Reason::LiveHeapGrows => {
-            "on a node: ebb why PID --watch 10m; ebb profile PID names the functions"
-        }
+        Reason::LiveHeapGrows => "on a node: ebb why PID --watch 10m; ebb profile PID names the functions",
         Reason::NotInCharge => "on a node: ebb check PID says why",
         Reason::RetentionIsBack => "on a node: ebb check PID and ebb why PID",
     }
@@ -70,17 +68,15 @@ fn grows(history: &History, groups: &[&Group]) -> Option<String> {
     let alive: Vec<(Growth, f64)> = groups
         .iter()
         .filter(alive)
-        .filter_map(|group| {
-            Some((growth(history, &group.live)?, group.live.points().next_back()?.1))
-        })
+        .filter_map(|group| Some((growth(history, &group.live)?, group.live.points().next_back()?.1)))
         .collect();
     let middles: Vec<f64> = alive.iter().map(|it| it.0.middle).collect();
     let middle = ebb_statistics::median(&middles)?;
     let (low, high) = match ebb_statistics::paired_interval(&middles) {
         Some(interval) if alive.len() >= ENOUGH => interval,
-        _ => alive.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (it, _)| {
-            (low.min(it.low), high.max(it.high))
-        }),
+        _ => alive
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (it, _)| (low.min(it.low), high.max(it.high))),
     };
     let live: Vec<f64> = alive.iter().map(|it| it.1).collect();
     let live = ebb_statistics::median(&live)?;
@@ -112,21 +108,15 @@ fn growth(history: &History, live: &Course) -> Option<Growth> {
         let floor = floors.entry(number).or_insert(bytes);
         *floor = floor.min(bytes);
     }
-    let windows: Vec<Window> =
-        floors.into_iter().map(|(number, value)| Window { number, value }).collect();
+    let windows: Vec<Window> = floors.into_iter().map(|(number, value)| Window { number, value }).collect();
     let slope = periods::drift(&windows, is_long.then_some((DAY / HOUR) as u32))?;
     let per_day = DAY / window_s;
-    Some(Growth {
-        middle: slope.bytes_per_s * per_day,
-        low: slope.low * per_day,
-        high: slope.high * per_day,
-    })
+    Some(Growth { middle: slope.bytes_per_s * per_day, low: slope.low * per_day, high: slope.high * per_day })
 }
 
 fn not_in_charge(in_charge: &InCharge) -> Option<String> {
     let InCharge { not, containers, .. } = in_charge;
-    (*not > 0)
-        .then(|| format!("the preloaded allocator does not serve {not} of {containers} containers"))
+    (*not > 0).then(|| format!("the preloaded allocator does not serve {not} of {containers} containers"))
 }
 
 fn is_back(history: &History, groups: &[&Group], in_charge: &InCharge) -> Option<String> {
@@ -144,11 +134,5 @@ fn is_back(history: &History, groups: &[&Group], in_charge: &InCharge) -> Option
         true => "ebbmalloc still serves",
         false => "ebbmalloc serves no longer",
     };
-    is_back.then(|| {
-        format!(
-            "{:.0} MB returnable, {:.0} MB while ebbmalloc served; {who}",
-            now / 1e6,
-            then / 1e6
-        )
-    })
+    is_back.then(|| format!("{:.0} MB returnable, {:.0} MB while ebbmalloc served; {who}", now / 1e6, then / 1e6))
 }

@@ -20,8 +20,7 @@ pub(super) fn of(points: &[Point], last: &Snapshot) -> Option<Rests> {
     let median_bytes = median(&bytes)? as u64;
     // A command that ebb started has ended by now.
     let next = (last.target.kind != TargetKind::Command).then(|| {
-        let distances: Vec<f64> =
-            rests.windows(2).map(|pair| pair[1].at_s - pair[0].at_s).collect();
+        let distances: Vec<f64> = rests.windows(2).map(|pair| pair[1].at_s - pair[0].at_s).collect();
         // Twice per burst, so that a round soon follows each.
         let every = median(&distances).map(|distance| rounded((distance / 2.0).max(SHORTEST)));
         let every = every.map_or_else(String::new, |every| format!(" --every {}", argument(every)));
@@ -88,8 +87,7 @@ mod tests {
             (7.0, Some(10)),
             (0.0, Some(80)),
         ];
-        let expected =
-            (vec![(40, 120), (80, 80)], 100, "ebb trim 7 --inject --every 30s".to_owned());
+        let expected = (vec![(40, 120), (80, 80)], 100, "ebb trim 7 --inject --every 30s".to_owned());
         assert_eq!(found(&bursts), Some(expected));
         let one = (vec![(20, 50)], 50, "ebb trim 7 --inject".to_owned());
         assert_eq!(found(&[(8.0, Some(0)), (0.0, Some(50))]), Some(one));

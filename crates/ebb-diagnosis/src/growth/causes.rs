@@ -15,10 +15,7 @@ pub struct Standing {
 
 impl Standing {
     /// From processes with pid, start in ticks and name, and the OOM kills of their cgroup.
-    pub fn new(
-        processes: impl IntoIterator<Item = ((i32, u64), String)>,
-        oom_kills: Option<u64>,
-    ) -> Self {
+    pub fn new(processes: impl IntoIterator<Item = ((i32, u64), String)>, oom_kills: Option<u64>) -> Self {
         Self { processes: processes.into_iter().collect(), oom_kills }
     }
 
@@ -67,9 +64,8 @@ mod tests {
 
     #[test]
     fn restarts_new_processes_and_oom_kills_are_seen() {
-        let standing = |pids: &[(i32, u64)], kills| {
-            Standing::new(pids.iter().map(|&it| (it, "worker".to_owned())), kills)
-        };
+        let standing =
+            |pids: &[(i32, u64)], kills| Standing::new(pids.iter().map(|&it| (it, "worker".to_owned())), kills);
         let before = standing(&[(1, 10), (2, 10)], Some(3));
         for (now, labels) in [
             (standing(&[(1, 10), (2, 10)], Some(3)), &[][..]),

@@ -18,8 +18,7 @@ const MOST_LABELS: usize = 5;
 const CHANCE: f64 = 0.05;
 
 pub(super) fn of(points: &[Point]) -> Vec<FloorStep> {
-    let total: Vec<(f64, f64)> =
-        points.iter().map(|point| (point.at_s, point.total as f64)).collect();
+    let total: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.total as f64)).collect();
     of_series(&total)
 }
 
@@ -52,12 +51,7 @@ pub fn explain(growth: &mut Growth, events: &[Event]) {
 
 /// Adds to each step the events before it. Returns the kinds of event that rises follow. All lie in `0..span`, in
 /// which there were so many looks.
-pub fn line_up(
-    steps: &mut [FloorStep],
-    span: f64,
-    looks: usize,
-    events: &[Event],
-) -> Vec<EventKind> {
+pub fn line_up(steps: &mut [FloorStep], span: f64, looks: usize, events: &[Event]) -> Vec<EventKind> {
     if span <= 0.0 || looks < 2 {
         return Vec::new();
     }
@@ -71,22 +65,18 @@ pub fn line_up(
     }
     for step in steps.iter_mut() {
         // The latest event of each kind, the nearest to the step first.
-        let nearest = |times: &[f64]| {
-            times.iter().copied().filter(|&at| precedes(at, step.at_s)).max_by(f64::total_cmp)
-        };
+        let nearest =
+            |times: &[f64]| times.iter().copied().filter(|&at| precedes(at, step.at_s)).max_by(f64::total_cmp);
         let mut near: Vec<(f64, &str)> =
             kinds.iter().filter_map(|(label, times)| Some((nearest(times)?, *label))).collect();
         near.sort_by(|left, right| right.0.total_cmp(&left.0));
-        step.events =
-            near.into_iter().take(MOST_LABELS).map(|(_, label)| label.to_owned()).collect();
+        step.events = near.into_iter().take(MOST_LABELS).map(|(_, label)| label.to_owned()).collect();
     }
-    let rises: Vec<f64> =
-        steps.iter().filter(|step| step.bytes > 0).map(|step| step.at_s).collect();
+    let rises: Vec<f64> = steps.iter().filter(|step| step.bytes > 0).map(|step| step.at_s).collect();
     let mut found: Vec<(f64, EventKind)> = kinds
         .iter()
         .map(|(label, times)| {
-            let followed =
-                rises.iter().filter(|&&rise| times.iter().any(|&at| precedes(at, rise))).count();
+            let followed = rises.iter().filter(|&&rise| times.iter().any(|&at| precedes(at, rise))).count();
             let share = covered(times, after, span) / span;
             let chance = at_least(followed, rises.len(), share) * kinds.len() as f64;
             let kind = EventKind {
@@ -162,14 +152,9 @@ mod tests {
         for step in &growth.steps {
             assert!(step.low <= 5_000_000 && step.high >= 4_900_000, "{step:?}");
         }
-        let mut events: Vec<Event> =
-            rises.iter().map(|rise| event(rise - 20.0, "POST /export")).collect();
+        let mut events: Vec<Event> = rises.iter().map(|rise| event(rise - 20.0, "POST /export")).collect();
         events.extend((0..7200).step_by(10).map(|at| event(f64::from(at), "GET /")));
-        events.extend([
-            event(1190.0, "deploy"),
-            event(3333.0, "POST /export"),
-            event(-5.0, "early"),
-        ]);
+        events.extend([event(1190.0, "deploy"), event(3333.0, "POST /export"), event(-5.0, "early")]);
         explain(&mut growth, &events);
         assert_eq!(growth.steps[0].events, ["GET /", "deploy", "POST /export"]);
         assert_eq!(growth.steps[1].events, ["GET /", "POST /export"]);
@@ -187,9 +172,8 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(9);
         let named = (0..100).filter(|_| {
             let mut growth = watched(&[1200.0, 2700.0, 4200.0, 5700.0]);
-            let events: Vec<Event> = (0..60)
-                .map(|index| event(7200.0 * random.f64(), ["a", "b", "c"][index % 3]))
-                .collect();
+            let events: Vec<Event> =
+                (0..60).map(|index| event(7200.0 * random.f64(), ["a", "b", "c"][index % 3])).collect();
             explain(&mut growth, &events);
             growth.events.iter().any(|kind| kind.more_than_chance)
         });

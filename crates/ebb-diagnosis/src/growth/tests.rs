@@ -9,12 +9,7 @@ const MB: u64 = 1_000_000;
 pub(super) fn last(runtime: Option<Runtime>) -> Diagnosis {
     crate::of(Snapshot {
         at_s: 600.0,
-        ..example::snapshot(vec![Process {
-            pid: 7,
-            name: "service".into(),
-            runtime,
-            ..Process::default()
-        }])
+        ..example::snapshot(vec![Process { pid: 7, name: "service".into(), runtime, ..Process::default() }])
     })
 }
 
@@ -86,26 +81,14 @@ fn growth_has_a_verdict_a_sentence_and_a_next_step() {
         ("shared memory", shared, NotHeap, "", "grep -E 'memfd"),
         ("a fast leak", looks(1.0, |at| 50.0 + at), LiveHeapGrows, "", "heaptrack"),
         ("a leak that shows through cycles", in_cycles, LiveHeapGrows, "", "heaptrack"),
-        (
-            "1 MB a minute",
-            looks(1.0, leak),
-            NotEnoughEvidence,
-            "^Too short: ",
-            "ebb why --watch 6m 7",
-        ),
+        ("1 MB a minute", looks(1.0, leak), NotEnoughEvidence, "^Too short: ", "ebb why --watch 6m 7"),
         ("its interval", looks(1.0, leak), NotEnoughEvidence, "60.0 MB per hour (95 %: ", ""),
         ("its time", looks(1.0, leak), NotEnoughEvidence, "6 min would be enough", ""),
         ("the same for long enough", looks(3.0, leak), LiveHeapGrows, "", "heaptrack"),
         ("a growth that slows", looks(1.0, slows), NotEnoughEvidence, "^Too short: ", ""),
         // A slope may be any within an interval as wide as the memory itself.
         ("up and down", looks(1.0, wild), NotEnoughEvidence, "^Too short: ", ""),
-        (
-            "5 looks",
-            few.clone(),
-            NotEnoughEvidence,
-            "^Too short: 5 looks at service (7) in 4 s",
-            "",
-        ),
+        ("5 looks", few.clone(), NotEnoughEvidence, "^Too short: 5 looks at service (7) in 4 s", ""),
         ("time for them", few, NotEnoughEvidence, "30 s would be enough.", ""),
         ("no look", Vec::new(), NotEnoughEvidence, "^Not enough evidence: ", ""),
         ("no series alone", in_turns, NotEnoughEvidence, "but no single part grows enough", ""),

@@ -75,8 +75,7 @@ pub fn longest(records: &[Record]) -> Option<(Life, &[Record])> {
         }
     }
     let (life, (first, last)) = spans.into_iter().max_by(|(_, left), (_, right)| {
-        let length =
-            |(first, last): &(usize, usize)| records[*last].at_s() - records[*first].at_s();
+        let length = |(first, last): &(usize, usize)| records[*last].at_s() - records[*first].at_s();
         length(left).total_cmp(&length(right))
     })?;
     Some((life, &records[first..=last]))

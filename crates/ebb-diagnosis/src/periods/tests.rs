@@ -117,10 +117,7 @@ fn without_a_change_none_is_reported_in_95_of_100_recordings() {
         let told = all.iter().filter(|it| it.levels.iter().any(Level::is_real)).count();
         println!("{hours:?}: {told}");
         assert!(told <= 5, "{hours:?}: {told} of 100 report a change");
-        assert!(
-            all.iter().all(|it| it.same_hours && it.sustained_s.is_none()
-                || it.levels.iter().any(Level::is_real))
-        );
+        assert!(all.iter().all(|it| it.same_hours && it.sustained_s.is_none() || it.levels.iter().any(Level::is_real)));
     }
 }
 
@@ -133,11 +130,7 @@ fn a_drop_that_lasts_is_sustained_and_one_that_ends_is_not() {
     let share = lasts.levels[0].share(lasts.levels[0].change);
     println!("{}", lasts.sentence);
     assert!((-0.57..=-0.4).contains(&share), "{share}");
-    assert!(
-        lasts.sentence.contains("% lower") && lasts.sentence.contains("sustained over 17 h"),
-        "{}",
-        lasts.sentence
-    );
+    assert!(lasts.sentence.contains("% lower") && lasts.sentence.contains("sustained over 17 h"), "{}", lasts.sentence);
     let until = seconds(&after);
     after.extend(service.run(6.0, 1.4));
     let ends = compare(&before, &after).unwrap();
@@ -183,9 +176,7 @@ fn restarts_kills_replicas_and_the_limit_are_counted() {
         .iter()
         .zip(times)
         .map(|(replicas, at)| {
-            let of = |&(pid, path, kills, usage): &(i32, &str, u64, f64)| {
-                with_group(pid, path, kills, usage)
-            };
+            let of = |&(pid, path, kills, usage): &(i32, &str, u64, f64)| with_group(pid, path, kills, usage);
             record(BEGIN_S + at, replicas.iter().map(of).collect())
         })
         .collect();
@@ -232,20 +223,10 @@ fn what_speaks_against_the_figures_is_said() {
     let mut with_gap: Vec<Record> = service.run(24.0, 1.0);
     with_gap.drain(100..200);
     with_gap[50].replicas.clear();
-    with_gap
-        .iter_mut()
-        .flat_map(|it| &mut it.replicas)
-        .take(20)
-        .for_each(|it| it.allocator = Some("ebbmalloc".into()));
+    with_gap.iter_mut().flat_map(|it| &mut it.replicas).take(20).for_each(|it| it.allocator = Some("ebbmalloc".into()));
     let more = compare(&service.run(24.0, 1.0), &with_gap).unwrap();
-    for expected in
-        ["35 % of the time has no records", "nothing ran for about 5 min", "glibc, ebbmalloc"]
-    {
-        assert!(
-            more.cautions.iter().any(|it| it.contains(expected)),
-            "{expected}: {:?}",
-            more.cautions
-        );
+    for expected in ["35 % of the time has no records", "nothing ran for about 5 min", "glibc, ebbmalloc"] {
+        assert!(more.cautions.iter().any(|it| it.contains(expected)), "{expected}: {:?}", more.cautions);
     }
     assert_eq!(compare(&[], &day), None);
     let one = compare(&night[..1], &day[..2]).unwrap();

@@ -31,10 +31,7 @@ pub fn sentence(comparison: &Comparison) -> String {
     };
     let subject = match main.figure {
         Figure::Typical => format!("The memory of {target}"),
-        figure => format!(
-            "The typical memory of {target} did not clearly change, but its {}",
-            noun(figure)
-        ),
+        figure => format!("The typical memory of {target} did not clearly change, but its {}", noun(figure)),
     };
     let sustained = match comparison.sustained_s {
         Some(seconds) if seconds < comparison.after.seconds => {
@@ -118,8 +115,7 @@ pub fn cautions(before: &Period, after: &Period, same_hours: bool, hourly: bool)
         }
         if period.absent_s > 0.0 {
             let absent = duration(period.absent_s);
-            cautions
-                .push(format!("{name}: nothing ran for about {absent}; that time does not count"));
+            cautions.push(format!("{name}: nothing ran for about {absent}; that time does not count"));
         }
         if period.allocators.len() > 1 {
             let list = period.allocators.join(", ");

@@ -53,15 +53,13 @@ impl Script {
         let failed = |what: &str, errno: nix::errno::Errno| format!("{what}: {}", errno.desc());
         let root = format!("/proc/{pid}/root");
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root_folder =
-            open(root.as_str(), flags, Mode::empty()).map_err(|errno| failed(&root, errno))?;
+        let root_folder = open(root.as_str(), flags, Mode::empty()).map_err(|errno| failed(&root, errno))?;
         let root_owner = fstat(&root_folder).map_err(|errno| failed(&root, errno))?.st_uid;
         let status = target.process().status();
         let status = status.map_err(|error| error.to_string())?;
         let mut left = Vec::new();
         for folder in FOLDERS {
-            match Self::write_in(&root_folder, root_owner, folder, (status.fuid, status.fgid), pid)
-            {
+            match Self::write_in(&root_folder, root_owner, folder, (status.fuid, status.fgid), pid) {
                 Ok(script) if script.path.len() < path_bytes => return Ok(script),
                 Ok(script) => left.push(format!("the path {} is too long", script.path)),
                 Err(why) => left.push(format!("/{folder}: {why}")),
@@ -87,13 +85,9 @@ impl Script {
         }
         let name = format!("ebb-trim-{pid}-{}.py", std::process::id());
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
-        let file = openat(
-            &opened,
-            name.as_str(),
-            flags | OFlag::O_RDWR | OFlag::O_CLOEXEC,
-            Mode::from_bits_truncate(0o600),
-        )
-        .map_err(|errno| errno.desc())?;
+        let file =
+            openat(&opened, name.as_str(), flags | OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::from_bits_truncate(0o600))
+                .map_err(|errno| errno.desc())?;
         let path = format!("/{folder}/{name}");
         // From here on it goes when the value does.
         let mut script = Self { folder: opened, name, file: File::from(file), length: 0, path };

@@ -104,14 +104,7 @@ fn a_stopped_process_and_one_with_a_debugger_are_left_alone() {
     kill(pid, Signal::SIGCONT).unwrap();
 
     let mut debugger = Command::new("gdb")
-        .args([
-            "-q",
-            "-nx",
-            "-p",
-            &program.pid().to_string(),
-            "-ex",
-            "python import time; time.sleep(600)",
-        ])
+        .args(["-q", "-nx", "-p", &program.pid().to_string(), "-ex", "python import time; time.sleep(600)"])
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

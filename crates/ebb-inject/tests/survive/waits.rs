@@ -33,8 +33,8 @@ fn survives(arguments: &[&str], times: u32) {
     let mut program = Program::start("waits", arguments);
     assert_eq!(program.first, "ready");
     for time in 0..times {
-        let called = trim(program.pid(), PATIENCE)
-            .unwrap_or_else(|error| panic!("{arguments:?}, call {time}: {error}"));
+        let called =
+            trim(program.pid(), PATIENCE).unwrap_or_else(|error| panic!("{arguments:?}, call {time}: {error}"));
         assert!(called.ran.is_some(), "{arguments:?}: it did not come back");
     }
     let before = rounds(&mut program);
@@ -51,17 +51,8 @@ fn threads_in_all_kinds_of_waits() {
 #[test]
 fn the_only_thread_in_each_kind_of_wait() {
     let kinds = [
-        "nanosleep",
-        "clock_nanosleep",
-        "poll",
-        "ppoll",
-        "select",
-        "futex",
-        "condition",
-        "epoll",
-        "semaphore",
-        "signal",
-        "receive",
+        "nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "futex", "condition", "epoll", "semaphore",
+        "signal", "receive",
     ];
     for kind in kinds {
         survives(&["alone", kind], times() / kinds.len() as u32);

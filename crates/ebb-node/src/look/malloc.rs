@@ -9,10 +9,7 @@ use ebb_process::snapshot;
 use ebb_process::{Elf, MallocSource, Unreadable, charge, library, malloc_source};
 
 /// What is in charge of a process's `malloc`, by name.
-pub(super) fn in_charge(
-    pid: i32,
-    program: Option<&str>,
-) -> Result<snapshot::Allocator, Unreadable> {
+pub(super) fn in_charge(pid: i32, program: Option<&str>) -> Result<snapshot::Allocator, Unreadable> {
     let source = malloc_source(pid)?;
     // What runs, also where it was replaced on disk.
     let running = PathBuf::from(format!("/proc/{pid}/exe"));
@@ -25,23 +22,18 @@ pub(super) fn in_charge(
                 Ok(name) if path.starts_with("/proc") => charge::name_when_mapped(&name),
                 _ => Root::of(pid).inside(&path),
             };
-            snapshot::Allocator {
-                name: Some(name_of(seen, &name, is_program)),
-                file: Some(name.display().to_string()),
-            }
+            snapshot::Allocator { name: Some(name_of(seen, &name, is_program)), file: Some(name.display().to_string()) }
         }
-        MallocSource::Static => {
-            snapshot::Allocator { name: None, file: program.map(str::to_owned) }
-        }
+        MallocSource::Static => snapshot::Allocator { name: None, file: program.map(str::to_owned) },
         MallocSource::Nobody => snapshot::Allocator::default(),
     })
 }
 
 /// The name of the allocator in the file that is read at `seen` and called `path`.
 fn name_of(seen: &Path, path: &Path, is_program: bool) -> String {
-    let file = path.file_name().map_or_else(String::new, |name| {
-        name.to_string_lossy().trim_end_matches(" (deleted)").to_owned()
-    });
+    let file = path
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().trim_end_matches(" (deleted)").to_owned());
     let elf = Elf::read(seen);
     // A program brings its allocator inside, by whatever names.
     let recognised = elf.as_ref().ok().filter(|_| !is_program);

@@ -58,8 +58,7 @@ impl Observer {
             process.age_s = now_s.map(|now_s| (now_s - started_s).max(0.0));
         }
         let ended = roots.roots.iter().filter(|pid| Identity::of(**pid).is_none());
-        missing
-            .extend(ended.map(|&pid| lacks(pid, ENDED, "it ended while it was read".to_owned())));
+        missing.extend(ended.map(|&pid| lacks(pid, ENDED, "it ended while it was read".to_owned())));
         let place = resolved.cgroup.clone().or_else(|| Place::of(processes.first()?.pid));
         let cgroup = place.map(|place| with_others(place.read(), &processes));
         Snapshot {
@@ -108,10 +107,8 @@ impl Observer {
 
     /// Reads those again whose allocator returns much by itself within a moment, after that moment.
     fn settle(&self, processes: &mut Vec<Process>, missing: &mut Vec<Missing>) {
-        let waits: Vec<(i32, Duration)> = processes
-            .iter()
-            .filter_map(|process| Some((process.pid, returns_after(process)?)))
-            .collect();
+        let waits: Vec<(i32, Duration)> =
+            processes.iter().filter_map(|process| Some((process.pid, returns_after(process)?))).collect();
         let Some(longest) = waits.iter().map(|(_, time)| *time).max() else { return };
         std::thread::sleep(longest);
         let waited = |of: i32| waits.iter().any(|(pid, _)| *pid == of);
@@ -127,13 +124,7 @@ impl Observer {
     }
 
     /// [`Self::process`] on a thread of its own: of a process that does not answer only the kernel's figures are known.
-    fn patiently(
-        &self,
-        pid: i32,
-        depth: Depth,
-        manner: Manner,
-        missing: &mut Vec<Missing>,
-    ) -> Option<Process> {
+    fn patiently(&self, pid: i32, depth: Depth, manner: Manner, missing: &mut Vec<Missing>) -> Option<Process> {
         let known = Self(Arc::clone(&self.0));
         let read = unless_stuck(ANSWERS_WITHIN, move || {
             let mut missing = Vec::new();
@@ -152,13 +143,7 @@ impl Observer {
 
     /// The facts of one process; nothing where it is gone, a zombie, or a thread of the kernel. One that executes
     /// another program meanwhile, or whose mappings and heap are of different times, is read again.
-    fn process(
-        &self,
-        pid: i32,
-        depth: Depth,
-        manner: Manner,
-        missing: &mut Vec<Missing>,
-    ) -> Option<Process> {
+    fn process(&self, pid: i32, depth: Depth, manner: Manner, missing: &mut Vec<Missing>) -> Option<Process> {
         let began = Instant::now();
         let mut before = Identity::of(pid)?;
         for attempt in 1.. {
@@ -214,6 +199,5 @@ fn since_boot_s() -> Option<f64> {
 }
 
 fn monotonic_s() -> f64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .map_or(0.0, |now| Duration::from(now).as_secs_f64())
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }

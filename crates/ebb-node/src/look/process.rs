@@ -16,9 +16,7 @@ use ebb_process::inside::{Inside, inside};
 use ebb_process::look::Depth;
 use ebb_process::mappings::{self, Hints};
 use ebb_process::snapshot::{Heap, Kind, Missing, Objects, Pool, Process, Runtime, Status, Work};
-use ebb_process::{
-    Counters, NotRead, Unreadable, charge, environ, heap, jvm, pool, profile, python, runtime, v8,
-};
+use ebb_process::{Counters, NotRead, Unreadable, charge, environ, heap, jvm, pool, profile, python, runtime, v8};
 
 /// What is remembered from one reading to the next: where counters lie, and which files were searched.
 #[derive(Debug, Default)]
@@ -55,12 +53,7 @@ struct Reading<'a> {
 }
 
 /// The facts of process `pid` and what could not be read of them; nothing where it is gone or has no memory of its own.
-pub(super) fn read(
-    pid: i32,
-    depth: Depth,
-    manner: Manner,
-    known: &Known,
-) -> Option<(Process, Vec<Missing>)> {
+pub(super) fn read(pid: i32, depth: Depth, manner: Manner, known: &Known) -> Option<(Process, Vec<Missing>)> {
     let entry = Proc::new(pid).ok()?;
     let process = kernel_figures(&entry)?;
     let mut reading = Reading { known, depth, manner, process, maps: None, missing: Vec::new() };
@@ -198,9 +191,7 @@ impl Reading<'_> {
     fn profile(&mut self) {
         match profile::running(self.process.pid, &self.known.counters) {
             Ok(profile) => self.process.profile = profile.map(|profile| profile.live()),
-            Err(error) => {
-                self.lacks("heap profile", NotRead { why: error.to_string(), remedy: None })
-            }
+            Err(error) => self.lacks("heap profile", NotRead { why: error.to_string(), remedy: None }),
         }
     }
 
@@ -239,10 +230,8 @@ impl Reading<'_> {
             // Linked as `malloc`, or preloaded: its counters are read already.
             Some(Inside::Ebbmalloc) => return,
             Some(found) => {
-                let unread = || NotRead {
-                    why: format!("the program has {found}, which ebb does not read"),
-                    remedy: None,
-                };
+                let unread =
+                    || NotRead { why: format!("the program has {found}, which ebb does not read"), remedy: None };
                 let own = heap::read_inside(pid, found).ok_or_else(unread).and_then(|read| {
                     let why = |error: &NotRead| format!("the program has {found}: {}", error.why);
                     read.map_err(|error| NotRead { why: why(&error), ..error })
@@ -275,8 +264,7 @@ impl Reading<'_> {
             Depth::Objects | Depth::Settled => {
                 // Only glibc's reader lists its blocks.
                 let heap = self.process.heap.as_ref();
-                let glibc = heap
-                    .filter(|heap| Allocator::from_reader(&heap.reader) == Some(Allocator::Glibc));
+                let glibc = heap.filter(|heap| Allocator::from_reader(&heap.reader) == Some(Allocator::Glibc));
                 python::read(pid, glibc.map(|heap| heap.large.as_slice())).and_then(|read| {
                     self.process.python = Some(read.python);
                     read.objects
@@ -316,8 +304,7 @@ impl Reading<'_> {
     /// pool that is not in use is taken away.
     fn others(&mut self) {
         // V8, the JVM and Go have heaps of their own, which explain the memory next to malloc's.
-        let may_hide =
-            matches!(self.process.runtime, None | Some(Runtime::Cpython | Runtime::Ruby));
+        let may_hide = matches!(self.process.runtime, None | Some(Runtime::Cpython | Runtime::Ruby));
         let Some(maps) = self.maps.as_ref().filter(|_| may_hide && self.has_much_unread()) else {
             return;
         };

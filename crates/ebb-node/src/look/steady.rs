@@ -41,8 +41,7 @@ impl Identity {
 pub(super) fn changed(process: &Process) -> bool {
     let then = process.heap.as_ref().and(process.status.anon);
     let now = then.and_then(|_| heap::anonymous_bytes(process.pid));
-    Option::zip(then, now)
-        .is_some_and(|(then, now)| now.abs_diff(then) >= LEAST_BESIDE.max(then / 20))
+    Option::zip(then, now).is_some_and(|(then, now)| now.abs_diff(then) >= LEAST_BESIDE.max(then / 20))
 }
 
 /// What no reader found of a process that changes all the time may be its heap's.

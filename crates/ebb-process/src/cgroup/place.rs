@@ -39,28 +39,16 @@ impl Place {
             .map(|group| (group.controllers, group.pathname))
             .collect();
         let path_for = |controller: &str| {
-            groups
-                .iter()
-                .find(|(names, _)| names.iter().any(|name| name == controller))
-                .map(|(_, path)| path.as_str())
+            groups.iter().find(|(names, _)| names.iter().any(|name| name == controller)).map(|(_, path)| path.as_str())
         };
-        let unified = groups
-            .iter()
-            .find(|(names, _)| names.iter().all(String::is_empty))
-            .map(|(_, path)| path.as_str());
+        let unified =
+            groups.iter().find(|(names, _)| names.iter().all(String::is_empty)).map(|(_, path)| path.as_str());
         let (hierarchy, path) = match (hierarchy("memory"), path_for("memory")) {
             (Some(hierarchy), Some(path)) => (hierarchy, path),
             _ => (unified_hierarchy()?, unified?),
         };
-        let cpu = (hierarchy.version == 1)
-            .then(|| Some(self::hierarchy("cpu")?.folder(path_for("cpu")?)))
-            .flatten();
-        Some(Self {
-            version: hierarchy.version,
-            folder: hierarchy.folder(path),
-            mount: hierarchy.mount,
-            cpu,
-        })
+        let cpu = (hierarchy.version == 1).then(|| Some(self::hierarchy("cpu")?.folder(path_for("cpu")?))).flatten();
+        Some(Self { version: hierarchy.version, folder: hierarchy.folder(path), mount: hierarchy.mount, cpu })
     }
 
     /// The memory cgroup that a user named: by its folder, by its path below the mount, or by the name
@@ -181,15 +169,13 @@ fn unified_hierarchy() -> Option<Hierarchy> {
     controllers.split_whitespace().any(|name| name == "memory").then_some(found)
 }
 
-fn mounted(
-    is_it: impl Fn(&str, &HashMap<String, Option<String>>) -> bool,
-    version: u8,
-) -> Option<Hierarchy> {
+fn mounted(is_it: impl Fn(&str, &HashMap<String, Option<String>>) -> bool, version: u8) -> Option<Hierarchy> {
     let mounts = Process::myself().ok()?.mountinfo().ok()?;
-    mounts
-        .into_iter()
-        .find(|mount| is_it(&mount.fs_type, &mount.super_options))
-        .map(|mount| Hierarchy { version, root: mount.root, mount: mount.mount_point })
+    mounts.into_iter().find(|mount| is_it(&mount.fs_type, &mount.super_options)).map(|mount| Hierarchy {
+        version,
+        root: mount.root,
+        mount: mount.mount_point,
+    })
 }
 
 /// Whether a folder's name is that of the requested unit or container: `nginx` and
@@ -241,8 +227,7 @@ mod tests {
     fn a_path_outside_of_what_is_mounted_is_the_root_that_we_see() {
         let mount = tempfile::tempdir().unwrap();
         fs::create_dir(mount.path().join("x")).unwrap();
-        let hierarchy =
-            Hierarchy { version: 2, root: "/docker/7".into(), mount: mount.path().to_owned() };
+        let hierarchy = Hierarchy { version: 2, root: "/docker/7".into(), mount: mount.path().to_owned() };
         assert_eq!(hierarchy.folder("/docker/7/x"), mount.path().join("x"));
         assert_eq!(hierarchy.folder("/docker/7"), mount.path());
         assert_eq!(hierarchy.folder("/../.."), mount.path());

@@ -83,11 +83,7 @@ pub(super) struct Object {
 }
 
 /// The loaded objects of `process`, whose program is `own` at `program`, in the loader's order.
-pub(super) fn objects(
-    process: &Process,
-    own: &Elf,
-    program: &Path,
-) -> Result<Vec<Object>, Unreadable> {
+pub(super) fn objects(process: &Process, own: &Elf, program: &Path) -> Result<Vec<Object>, Unreadable> {
     let memory = Memory::open(process, own)?;
     let debug = if own.is_loader() {
         debug_structure_of_loader(process, &memory, program)?
@@ -121,11 +117,7 @@ pub(super) fn objects(
 }
 
 /// The texts of the array of pointers that the variable at `address` points to (`char **environ`).
-pub(super) fn strings(
-    process: &Process,
-    own: &Elf,
-    address: u64,
-) -> Result<Vec<Vec<u8>>, Unreadable> {
+pub(super) fn strings(process: &Process, own: &Elf, address: u64) -> Result<Vec<Vec<u8>>, Unreadable> {
     let memory = Memory::open(process, own)?;
     let array = memory.word(address)?;
     let (mut texts, mut bytes) = (Vec::new(), 0);
@@ -183,15 +175,10 @@ fn debug_structure(process: &Process, memory: &Memory) -> Result<u64, Unreadable
 }
 
 /// The same where the loader was started as the program: it has no `DT_DEBUG`, and a symbol instead.
-fn debug_structure_of_loader(
-    process: &Process,
-    memory: &Memory,
-    program: &Path,
-) -> Result<u64, Unreadable> {
+fn debug_structure_of_loader(process: &Process, memory: &Memory, program: &Path) -> Result<u64, Unreadable> {
     let file = format!("/proc/{}/exe", process.pid());
     let maps = process.maps().map_err(reason)?;
-    let is_start =
-        |map: &&MemoryMap| map.offset == 0 && map.pathname == MMapPath::Path(program.to_owned());
+    let is_start = |map: &&MemoryMap| map.offset == 0 && map.pathname == MMapPath::Path(program.to_owned());
     let base = maps.iter().find(is_start).ok_or(Unreadable::Starting)?.address.0;
     let address = |name| Some(base.wrapping_add(data_symbol(Path::new(&file), &[name])?));
     if let Some(address) = address(GLIBC_LOADED_OBJECTS) {
@@ -263,8 +250,7 @@ impl Memory {
             Err(NotHere::Swapped) => Err(Unreadable::Swapped),
             // The process ended, or the list changed while we followed it.
             Err(NotHere::Io(error))
-                if error.kind() == io::ErrorKind::UnexpectedEof
-                    || error.raw_os_error() == Some(libc::EIO) =>
+                if error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(libc::EIO) =>
             {
                 Err(Unreadable::Starting)
             }

@@ -28,14 +28,9 @@ fn reader(allocator: Allocator) -> Option<Reader> {
 
 /// Reads what the `allocator` in the file that `pid` has mapped as `name` holds: nothing where it has not served a request,
 /// `None` for one without a reader.
-pub fn read_mapped(
-    pid: i32,
-    allocator: Allocator,
-    name: &Path,
-) -> Option<Result<Option<Heap>, String>> {
+pub fn read_mapped(pid: i32, allocator: Allocator, name: &Path) -> Option<Result<Option<Heap>, String>> {
     let reader = reader(allocator)?;
-    let read =
-        Target::open(pid).map_err(Unsupported::from).and_then(|target| reader(&target, name));
+    let read = Target::open(pid).map_err(Unsupported::from).and_then(|target| reader(&target, name));
     Some(match read {
         Ok(heap) => Ok(Some(with_notes(heap))),
         Err(Unsupported::NotThere(_)) => Ok(None),
@@ -56,10 +51,9 @@ pub fn read(pid: i32, allocator: Allocator, file: &Path) -> Option<Result<Heap, 
         Settings::Prefix(_) | Settings::None(_) => None,
     };
     Some(
-        read().map_err(|error| NotRead::of(pid, error)).map(|heap| Heap {
-            settings_variable: variable.map(str::to_owned),
-            ..with_notes(heap)
-        }),
+        read()
+            .map_err(|error| NotRead::of(pid, error))
+            .map(|heap| Heap { settings_variable: variable.map(str::to_owned), ..with_notes(heap) }),
     )
 }
 
@@ -67,10 +61,7 @@ pub fn read(pid: i32, allocator: Allocator, file: &Path) -> Option<Result<Heap, 
 pub fn read_inside(pid: i32, inside: Inside) -> Option<Result<Heap, NotRead>> {
     let program = PathBuf::from(format!("/proc/{pid}/exe"));
     let read = read(pid, inside.allocator()?, &program)?;
-    Some(read.map(|heap| Heap {
-        settings_variable: inside.settings_variable().map(str::to_owned),
-        ..heap
-    }))
+    Some(read.map(|heap| Heap { settings_variable: inside.settings_variable().map(str::to_owned), ..heap }))
 }
 
 /// The name by which `target` has mapped `file`, which is a path of ours, maybe into another root.
@@ -85,11 +76,8 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
     let by_file = || {
         files.iter().find(|path| {
             let is_program = program.as_deref() == Some(**path);
-            let seen = if is_program {
-                PathBuf::from(format!("/proc/{}/exe", target.pid()))
-            } else {
-                target.path_of(path)
-            };
+            let seen =
+                if is_program { PathBuf::from(format!("/proc/{}/exe", target.pid())) } else { target.path_of(path) };
             wanted.is_some() && fs::metadata(seen).ok().map(|data| same(&data)) == wanted
         })
     };
@@ -103,19 +91,14 @@ fn mapped(target: &Target, file: &Path) -> Result<PathBuf, Unsupported> {
 pub(super) fn with_notes(mut heap: Heap) -> Heap {
     if !heap.settings.is_empty() {
         let settings = heap.settings.iter();
-        let settings: Vec<String> =
-            settings.map(|(name, value)| format!("{name}:{value}")).collect();
+        let settings: Vec<String> = settings.map(|(name, value)| format!("{name}:{value}")).collect();
         heap.notes.push(format!("settings in force: {}", settings.join(",")));
     }
     if heap.missing > 0 {
-        heap.notes.push(format!(
-            "up to {:.1} MB of its memory were not found",
-            heap.missing as f64 / 1e6
-        ));
+        heap.notes.push(format!("up to {:.1} MB of its memory were not found", heap.missing as f64 / 1e6));
     }
     if heap.torn > 0 {
-        heap.notes
-            .push(format!("the heap changed while it was read: {} places were skipped", heap.torn));
+        heap.notes.push(format!("the heap changed while it was read: {} places were skipped", heap.torn));
     }
     heap
 }

@@ -119,9 +119,8 @@ fn recorded_mappings_that_glibc_has_named() {
     let maps = MemoryMaps::from_buf_read(text.as_bytes()).unwrap();
     let kinds = by_kind(&maps, &Hints::default());
     let named = |name: &str| {
-        let entries = maps.0.iter().filter(
-            |map| matches!(&map.pathname, MMapPath::Other(other) if other.starts_with(name)),
-        );
+        let entries =
+            maps.0.iter().filter(|map| matches!(&map.pathname, MMapPath::Other(other) if other.starts_with(name)));
         entries.map(|map| map.extension.map["Pss"]).sum::<u64>()
     };
     let [arena, blocks] = ["anon: glibc: malloc arena", "anon: glibc: malloc"].map(named);
@@ -129,12 +128,8 @@ fn recorded_mappings_that_glibc_has_named() {
     assert_eq!(kinds[&Kind::Malloc].pss, blocks);
     // The first thread's is known by the kernel's own name, and by no other here.
     let threads = named("anon: glibc: pthread stack");
-    let first: u64 = maps
-        .0
-        .iter()
-        .filter(|map| map.pathname == MMapPath::Stack)
-        .map(|map| map.extension.map["Pss"])
-        .sum();
+    let first: u64 =
+        maps.0.iter().filter(|map| map.pathname == MMapPath::Stack).map(|map| map.extension.map["Pss"]).sum();
     assert!(threads > 0 && first > 0);
     assert_eq!(kinds[&Kind::Stack].pss, threads + first);
     // What the loader has for itself is no heap that malloc_trim reaches.

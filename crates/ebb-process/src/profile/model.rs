@@ -66,18 +66,13 @@ pub struct Growth {
 impl Growth {
     /// From one look to the next.
     pub(super) fn between(before: &inside::Stack, after: &inside::Stack, interval: f64) -> Self {
-        let difference = |a: (u64, u64), b: (u64, u64)| {
-            Sum::of((a.0.saturating_sub(b.0), a.1.saturating_sub(b.1)))
-        };
+        let difference = |a: (u64, u64), b: (u64, u64)| Sum::of((a.0.saturating_sub(b.0), a.1.saturating_sub(b.1)));
         let [from, to] = [before, after].map(|it| Sum::of(it.live));
         let came = difference(after.all, before.all);
         let bytes = to.bytes - from.bytes;
-        let went = Sum {
-            bytes: (came.bytes - bytes).max(0.0),
-            objects: (came.objects - to.objects + from.objects).max(0.0),
-        };
-        let variance =
-            |sums: [Sum; 2]| sums.map(|it| it.error(interval).powi(2)).iter().sum::<f64>();
+        let went =
+            Sum { bytes: (came.bytes - bytes).max(0.0), objects: (came.objects - to.objects + from.objects).max(0.0) };
+        let variance = |sums: [Sum; 2]| sums.map(|it| it.error(interval).powi(2)).iter().sum::<f64>();
         // Short-lived blocks are counted twice by the first sum, blocks that stayed by the second: both are too much.
         Self { bytes, variance: variance([came, went]).min(variance([from, to])) }
     }

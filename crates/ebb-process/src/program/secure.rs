@@ -44,8 +44,7 @@ struct Facts {
 /// The right that the program at `path` gains when this process executes it, if any.
 pub fn privilege_gained(path: &Path) -> Option<Privilege> {
     let meta = fs::metadata(path).ok()?;
-    let forbidden_by_mount =
-        statvfs(path).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOSUID));
+    let forbidden_by_mount = statvfs(path).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOSUID));
     let forbidden_by_caller = nix::sys::prctl::get_no_new_privs().unwrap_or(false);
     gained(Facts {
         mode: meta.mode(),
@@ -80,13 +79,8 @@ fn gained(facts: Facts) -> Option<Privilege> {
 mod tests {
     use super::*;
 
-    const USER: Facts = Facts {
-        mode: 0o755,
-        owner: (0, 0),
-        caller: (1000, 1000),
-        capabilities: false,
-        ineffective: false,
-    };
+    const USER: Facts =
+        Facts { mode: 0o755, owner: (0, 0), caller: (1000, 1000), capabilities: false, ineffective: false };
 
     #[test]
     fn only_a_gain_of_rights_counts() {

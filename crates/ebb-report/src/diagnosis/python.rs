@@ -60,9 +60,7 @@ fn state(of: &Collector) -> String {
         (false, false) => ", and more: its lists changed while they were read",
     };
     let [young, middle, old] = of.tracked;
-    format!(
-        "{runs}, {young} young, {middle} middle and {old} old objects are tracked{frozen}{more}"
-    )
+    format!("{runs}, {young} young, {middle} middle and {old} old objects are tracked{frozen}{more}")
 }
 
 fn of_types<'a>(types: impl Iterator<Item = &'a OfType>, nobodys: &str) -> String {
@@ -120,11 +118,7 @@ mod tests {
                 "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, owner not read 1 of 2.0 MB",
             ]
         );
-        let whole = Python {
-            interpreters: vec![interpreter(0, collector(true, true))],
-            types: Vec::new(),
-            ..python
-        };
+        let whole = Python { interpreters: vec![interpreter(0, collector(true, true))], types: Vec::new(), ..python };
         assert_eq!(
             lines(&whole)[1],
             "live blocks of 1 MiB and more: bytes 2 of 7.5 MB, not owned by a Python object 1 of 2.0 MB"

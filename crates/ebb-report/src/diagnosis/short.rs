@@ -51,8 +51,7 @@ pub fn render(diagnosis: &Diagnosis, columns: usize) -> String {
         Some(Section { rank, lines })
     })
     .collect();
-    sections
-        .push(Section { rank: 9, lines: next(&diagnosis.verdict, &diagnosis.findings, columns) });
+    sections.push(Section { rank: 9, lines: next(&diagnosis.verdict, &diagnosis.findings, columns) });
     fit(&mut sections, columns);
     let lines = sections.into_iter().flat_map(|section| section.lines);
     lines.map(|line| line + "\n").collect()
@@ -62,9 +61,7 @@ pub fn render(diagnosis: &Diagnosis, columns: usize) -> String {
 fn fit(sections: &mut Vec<Section>, columns: usize) {
     // A command is not broken by us, and by a terminal where it is too long.
     let height = |line: &String| line.chars().count().div_ceil(columns).max(1);
-    let all = |sections: &[Section]| -> usize {
-        sections.iter().flat_map(|it| &it.lines).map(height).sum()
-    };
+    let all = |sections: &[Section]| -> usize { sections.iter().flat_map(|it| &it.lines).map(height).sum() };
     while all(sections) > MOST_LINES {
         let lowest = sections.iter().map(|section| section.rank).min();
         let Some(at) = sections.iter().position(|it| Some(it.rank) == lowest) else {
@@ -79,12 +76,8 @@ fn fit(sections: &mut Vec<Section>, columns: usize) {
 
 /// The first clause of the verdict, and what it says beyond the figures that other lines have.
 fn split(sentence: &str) -> (String, Option<String>) {
-    const SAID_ELSEWHERE: [&str; 4] = [
-        "mostly ",
-        "the largest part is ",
-        "To see whether they grow",
-        "which no allocator lowers",
-    ];
+    const SAID_ELSEWHERE: [&str; 4] =
+        ["mostly ", "the largest part is ", "To see whether they grow", "which no allocator lowers"];
     let ends = [", mostly ", ", which no allocator ", "; ", ". "];
     let Some(end) = ends.iter().filter_map(|mark| sentence.find(mark)).min() else {
         return (sentence.to_owned(), None);
@@ -242,8 +235,7 @@ fn processes(diagnosis: &Diagnosis) -> Option<String> {
     }
     let pools = &diagnosis.workers;
     let groups = workers::groups(snapshot, pools);
-    let mut words: Vec<String> =
-        groups.iter().take(MOST_PARTS).map(|it| group(it, pools)).collect();
+    let mut words: Vec<String> = groups.iter().take(MOST_PARTS).map(|it| group(it, pools)).collect();
     let left: usize = groups.iter().skip(MOST_PARTS).map(|it| it.pids.len()).sum();
     if left > 0 {
         words.push(format!("{left} more"));

@@ -27,10 +27,8 @@ fn size(bytes: Option<u64>) -> Option<String> {
 
 /// One row per worker; a column without any figure is left out.
 pub(super) fn table(pool: &Pool) -> String {
-    let columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|(_, figure)| pool.workers.iter().any(|worker| figure(worker).is_some()))
-        .collect();
+    let columns: Vec<&Column> =
+        COLUMNS.iter().filter(|(_, figure)| pool.workers.iter().any(|worker| figure(worker).is_some())).collect();
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
     let title = format!("{} of parent {}, MB", pool.name, pool.parent);

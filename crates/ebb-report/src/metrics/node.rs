@@ -143,16 +143,8 @@ impl Series {
         let bytes = [
             ("group_memory", "Proportional resident memory, by line of the ledger", self.memory),
             ("group_live", "Live blocks of malloc, as of the last look", self.live),
-            (
-                "group_returnable",
-                "Free pages that a trim returns, as of the last look",
-                self.returnable,
-            ),
-            (
-                "group_pinned",
-                "Free bytes on pages with live blocks, as of the last look",
-                self.pinned,
-            ),
+            ("group_returnable", "Free pages that a trim returns, as of the last look", self.returnable),
+            ("group_pinned", "Free bytes on pages with live blocks, as of the last look", self.pinned),
             ("group_usage", "Memory charged to the cgroup", self.usage),
             ("group_limit", "The lowest memory limit that holds for the cgroup", self.limit),
             ("group_peak", "The most memory ever charged to the cgroup", self.peak),
@@ -165,16 +157,8 @@ impl Series {
         registry.register("group_oom_kills", "Processes killed for lack of memory", self.oom_kills);
         for (name, help, family) in [
             ("group_live_slope_bytes_per_second", "Slope of the live bytes", self.slope),
-            (
-                "group_live_slope_bytes_per_second_low",
-                "Lower end of its 95 % interval",
-                self.slope_low,
-            ),
-            (
-                "group_live_slope_bytes_per_second_high",
-                "Upper end of its 95 % interval",
-                self.slope_high,
-            ),
+            ("group_live_slope_bytes_per_second_low", "Lower end of its 95 % interval", self.slope_low),
+            ("group_live_slope_bytes_per_second_high", "Upper end of its 95 % interval", self.slope_high),
         ] {
             registry.register(name, help, family);
         }
@@ -198,12 +182,7 @@ fn register_own(registry: &mut Registry, node: &Node, own: &Own) {
     registry.register_with_unit("agent_cpu", "Processor time of the agent", Unit::Seconds, cpu);
     let resident: Gauge<i64, AtomicI64> = Gauge::default();
     resident.set(own.resident_bytes as i64);
-    registry.register_with_unit(
-        "agent_resident",
-        "Resident memory of the agent",
-        Unit::Bytes,
-        resident,
-    );
+    registry.register_with_unit("agent_resident", "Resident memory of the agent", Unit::Bytes, resident);
     let look = own.look_seconds.0.clone();
     registry.register_with_unit("agent_look", "Time that a look took", Unit::Seconds, look);
     let missing = Bytes::default();

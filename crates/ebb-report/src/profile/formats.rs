@@ -85,8 +85,7 @@ pub fn speedscope(profile: &Profile) -> serde_json::Result<String> {
             lines.len() - 1
         });
     }
-    let samples =
-        || profile.stacks.iter().map(|it| Seq(|| profile.lines(it).rev().map(|it| numbers[it])));
+    let samples = || profile.stacks.iter().map(|it| Seq(|| profile.lines(it).rev().map(|it| numbers[it])));
     let one = |shown: Shown| {
         let weights = move || profile.stacks.iter().map(move |it| bytes(shown.of(it).bytes));
         Sampled {
@@ -152,8 +151,7 @@ pub fn json(profile: &Profile) -> impl Serialize + '_ {
         objects: bytes(sum.objects),
         error_bytes: bytes(sum.error(interval)),
     };
-    let change =
-        |it: Growth| Change { bytes: bytes(it.bytes), error_bytes: bytes(it.variance.sqrt()) };
+    let change = |it: Growth| Change { bytes: bytes(it.bytes), error_bytes: bytes(it.variance.sqrt()) };
     let stacks = move || {
         stacks.clone().into_iter().map(move |stack| OneStack {
             live: figures(stack.live),

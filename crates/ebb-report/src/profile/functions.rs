@@ -10,31 +10,9 @@ use super::shown::{Shown, in_words, rank};
 
 /// Functions that allocate for their callers, whose own code says nothing.
 const HELPERS: [&str; 25] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "aligned_alloc",
-    "posix_memalign",
-    "memalign",
-    "valloc",
-    "pvalloc",
-    "strdup",
-    "__strdup",
-    "strndup",
-    "__strndup",
-    "__libc_",
-    "operator new",
-    "__rust_",
-    "__rdl_",
-    "__rg_",
-    "alloc::",
-    "<alloc::",
-    "std::",
-    "__gnu_cxx::new_allocator",
-    "hashbrown::",
-    "<hashbrown::",
-    "core::",
+    "malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc",
+    "strdup", "__strdup", "strndup", "__strndup", "__libc_", "operator new", "__rust_", "__rdl_", "__rg_", "alloc::",
+    "<alloc::", "std::", "__gnu_cxx::new_allocator", "hashbrown::", "<hashbrown::", "core::",
 ];
 
 fn is_helper(function: &str) -> bool {
@@ -43,19 +21,16 @@ fn is_helper(function: &str) -> bool {
     let is_of_library = |name| function.starts_with('<') && function.contains(name);
     // The allocator itself, where it is linked in.
     let own = Allocator::Ebbmalloc.name();
-    if is_of_library(" as alloc::")
-        || is_of_library(" as core::")
-        || function.trim_start_matches('<').starts_with(own)
+    if is_of_library(" as alloc::") || is_of_library(" as core::") || function.trim_start_matches('<').starts_with(own)
     {
         return true;
     }
     HELPERS.iter().any(|name| {
         // A name that ends like a word is the whole of it.
-        let is_whole =
-            name.ends_with(|end: char| end.is_alphanumeric()) && !name.starts_with("operator");
-        function.strip_prefix(name).is_some_and(|rest| {
-            !is_whole || !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
-        })
+        let is_whole = name.ends_with(|end: char| end.is_alphanumeric()) && !name.starts_with("operator");
+        function
+            .strip_prefix(name)
+            .is_some_and(|rest| !is_whole || !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
     })
 }
 
@@ -77,15 +52,7 @@ fn without_result(function: &str) -> &str {
 /// Whether a function only starts a program or a thread, so that everything is below it.
 fn is_start(function: &str) -> bool {
     const STARTS: [&str; 9] = [
-        "_start",
-        "__libc_start",
-        "start_thread",
-        "clone",
-        "__clone",
-        "std::",
-        "core::ops::",
-        "<&dyn core::",
-        "__rust_",
+        "_start", "__libc_start", "start_thread", "clone", "__clone", "std::", "core::ops::", "<&dyn core::", "__rust_",
     ];
     function == "main" || STARTS.iter().any(|name| function.starts_with(name))
 }
@@ -95,9 +62,7 @@ fn is_start(function: &str) -> bool {
 pub(super) fn own<'a>(profile: &'a Profile, stack: &'a Stack) -> Vec<&'a Line> {
     let locations = || stack.locations.iter().map(|&at| &profile.locations[at]);
     let has_python = locations().any(Location::is_python);
-    let is_left_out = |it: &Location| {
-        has_python && it.module.is_some_and(|at| profile.modules[at].is_interpreter())
-    };
+    let is_left_out = |it: &Location| has_python && it.module.is_some_and(|at| profile.modules[at].is_interpreter());
     let all = locations().filter(|it| !is_left_out(it)).flat_map(|it| &it.lines);
     let all: Vec<&Line> = all.collect();
     let first = all.iter().position(|line| !is_helper(&line.function)).unwrap_or(0);
@@ -149,8 +114,7 @@ pub(super) fn rows(profile: &Profile, shown: Shown) -> Vec<(String, Row)> {
             }
         }
     }
-    let mut rows: Vec<(String, Row)> =
-        rows.into_iter().map(|((name, _), row)| (name.to_owned(), row)).collect();
+    let mut rows: Vec<(String, Row)> = rows.into_iter().map(|((name, _), row)| (name.to_owned(), row)).collect();
     rows.retain(|(name, row)| row.own.bytes > 0.0 || row.with_callees > 0.0 && !is_start(name));
     rows.sort_by(|(_, a), (_, b)| {
         let by = |row: &Row| (rank(row.growth, shown), row.own.bytes, row.with_callees);
@@ -174,13 +138,7 @@ mod tests {
         ] {
             assert!(is_helper(name), "{name}");
         }
-        for name in [
-            "malloc_pool",
-            "allocate",
-            "corelib",
-            "my::alloc::x",
-            "std::vector<int> cart<int>(int)",
-        ] {
+        for name in ["malloc_pool", "allocate", "corelib", "my::alloc::x", "std::vector<int> cart<int>(int)"] {
             assert!(!is_helper(name), "{name}");
         }
     }

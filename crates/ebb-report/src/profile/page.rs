@@ -12,9 +12,7 @@ use super::tree::{Node, Tree};
 /// The page.
 pub fn page(profile: &Profile) -> Result<String, String> {
     let rows = rows(profile, Shown::Live);
-    let row = |row: &Row| {
-        [row.place.clone(), mb(row.own.bytes), mb(row.variance.sqrt()), mb(row.with_callees)]
-    };
+    let row = |row: &Row| [row.place.clone(), mb(row.own.bytes), mb(row.variance.sqrt()), mb(row.with_callees)];
     let tree = Tree::of(profile);
     let data = serde_json::to_string(&(&tree.names, tree.root()));
     let contents = json!({
@@ -26,8 +24,7 @@ pub fn page(profile: &Profile) -> Result<String, String> {
         // What ends a script has this letter.
         "data": data.map_err(|error| error.to_string())?.replace('<', "\\u003c"),
     });
-    crate::html::fill(include_str!("../page/flame.html"), contents)
-        .map_err(|error| error.to_string())
+    crate::html::fill(include_str!("../page/flame.html"), contents).map_err(|error| error.to_string())
 }
 
 /// Number of its name, bytes that are still there, bytes allocated, what it calls.

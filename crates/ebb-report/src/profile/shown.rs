@@ -47,8 +47,7 @@ pub(super) fn head(profile: &Profile) -> String {
     let (allocated, live) = profile.total();
     let interval = profile.interval as f64;
     let error = |stacks: fn(&Stack) -> Sum| {
-        let variance: f64 =
-            profile.stacks.iter().map(|it| stacks(it).error(interval).powi(2)).sum();
+        let variance: f64 = profile.stacks.iter().map(|it| stacks(it).error(interval).powi(2)).sum();
         mb(variance.sqrt())
     };
     let mut out = format!("{}: ", profile.title);
@@ -71,12 +70,7 @@ pub(super) fn head(profile: &Profile) -> String {
     };
     if let (Some(heap), Some(_)) = (profile.heap, profile.seconds) {
         let before = (heap as f64 - live.bytes).max(0.0);
-        let _ = writeln!(
-            out,
-            "live heap {} MB: {} MB are from before the profile",
-            mb(heap as f64),
-            mb(before)
-        );
+        let _ = writeln!(out, "live heap {} MB: {} MB are from before the profile", mb(heap as f64), mb(before));
     }
     out
 }

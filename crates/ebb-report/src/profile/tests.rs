@@ -19,12 +19,7 @@ fn example(leaked: f64) -> Profile {
         interval: 1 << 19,
         heap: Some(500_000_000),
         stacks: vec![
-            Stack {
-                locations: vec![0, 1, 3, 3],
-                allocated: sum(leaked),
-                live: sum(leaked),
-                growth: None,
-            },
+            Stack { locations: vec![0, 1, 3, 3], allocated: sum(leaked), live: sum(leaked), growth: None },
             Stack { locations: vec![2, 3, 3], allocated: sum(9e8), live: sum(1e6), growth: None },
         ],
         locations: ["operator new(unsigned long)", "leak", "churn;x", "main"].map(location).into(),
@@ -39,12 +34,7 @@ fn the_leak_is_the_first_row_and_the_first_stack() {
     assert!(text.contains("live heap 500.0 MB: 449.0 MB are from before the profile"), "{text}");
     let rows: Vec<&str> = text.lines().skip_while(|it| !it.contains("function")).collect();
     assert!(rows[1].ends_with(" leak a.c:3"), "{text}");
-    assert!(
-        !rows
-            .iter()
-            .any(|row| row.starts_with(' ') && row.ends_with(" main a.c:3") && row.len() > 50),
-        "{text}"
-    );
+    assert!(!rows.iter().any(|row| row.starts_with(' ') && row.ends_with(" main a.c:3") && row.len() > 50), "{text}");
     assert!(text.contains("blocks, from\n  leak a.c:3\n  main a.c:3\n"), "{text}");
     let text = render(&example(5e7), Shown::Allocated, 80);
     assert!(text.lines().nth(4).is_some_and(|row| row.ends_with("churn;x a.c:3")), "{text}");
@@ -68,16 +58,10 @@ fn a_small_leak_comes_before_a_large_cache_that_is_full() {
 fn formats_of_other_tools_have_every_stack() {
     let profile = example(5e7);
     let text = folded(&profile, Shown::Live);
-    assert_eq!(
-        text,
-        "main;main;churn:x 1000000\nmain;main;leak;operator new(unsigned long) 50000000\n"
-    );
+    assert_eq!(text, "main;main;churn:x 1000000\nmain;main;leak;operator new(unsigned long) 50000000\n");
     let file: Value = serde_json::from_str(&speedscope(&profile).unwrap()).unwrap();
     let live = &file["profiles"][0];
-    assert_eq!(
-        (&live["endValue"], live["samples"].as_array().unwrap().len()),
-        (&json!(51_000_000), 2)
-    );
+    assert_eq!((&live["endValue"], live["samples"].as_array().unwrap().len()), (&json!(51_000_000), 2));
     assert!(tree(&profile, Shown::Live, 80).contains("50.0 MB  98.0 %   leak a.c:3"));
     let page = page(&example(5e7)).unwrap();
     assert!(page.contains("\"leak a.c:3\"") && !page.contains("://"), "{page}");

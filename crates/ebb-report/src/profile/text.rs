@@ -70,11 +70,7 @@ fn table(profile: &Profile, shown: Shown, rows: &[(String, Row)], columns: usize
             mb(row.with_callees),
         );
         let growth = match has_growth {
-            true => format!(
-                " {:>9} {:>7}",
-                signed(row.growth.bytes, Unit::Bytes),
-                mb(row.growth.variance.sqrt())
-            ),
+            true => format!(" {:>9} {:>7}", signed(row.growth.bytes, Unit::Bytes), mb(row.growth.variance.sqrt())),
             false => String::new(),
         };
         let room = columns.saturating_sub(head.chars().count() + growth.chars().count() + 2);
@@ -87,11 +83,7 @@ fn table(profile: &Profile, shown: Shown, rows: &[(String, Row)], columns: usize
         let grow = rows.iter().filter(|(_, row)| row.growth.is_sure()).count();
         let _ = match grow {
             0 => writeln!(out, "\nNo function surely grew in the second half."),
-            _ => writeln!(
-                out,
-                "\n{} surely grew in the second half.",
-                figures::counted(grow, "function")
-            ),
+            _ => writeln!(out, "\n{} surely grew in the second half.", figures::counted(grow, "function")),
         };
     }
     out
@@ -105,8 +97,7 @@ pub fn tree(profile: &Profile, shown: Shown, columns: usize) -> String {
     let mut todo = branches(tree.root(), shown, LEAST_SHARE * total, 0);
     while let Some((depth, bytes, node)) = todo.pop() {
         let indent = depth.min(40);
-        let head =
-            format!("{:>9} MB {:>5.1} % {}", mb(bytes), bytes / total * 100.0, " ".repeat(indent));
+        let head = format!("{:>9} MB {:>5.1} % {}", mb(bytes), bytes / total * 100.0, " ".repeat(indent));
         let room = columns.saturating_sub(head.chars().count()).max(24);
         let _ = writeln!(out, "{head}{}", cut(&tree.names[node.name()], room));
         todo.extend(branches(node, shown, LEAST_SHARE * total, depth + 1));
@@ -117,8 +108,7 @@ pub fn tree(profile: &Profile, shown: Shown, columns: usize) -> String {
 /// What a function calls with `least` bytes and more, the largest last.
 fn branches(node: Node<'_>, shown: Shown, least: f64, depth: usize) -> Vec<(usize, f64, Node<'_>)> {
     let all = node.children().map(|child| (depth, child.bytes(shown), child));
-    let mut branches: Vec<_> =
-        all.filter(|(_, bytes, _)| *bytes > 0.0 && *bytes >= least).collect();
+    let mut branches: Vec<_> = all.filter(|(_, bytes, _)| *bytes > 0.0 && *bytes >= least).collect();
     branches.sort_by(|(_, a, _), (_, b, _)| a.total_cmp(b));
     branches
 }

@@ -13,20 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The rights of root in a container of docker.
 const CAPABILITIES: [&str; 14] = [
-    "CAP_AUDIT_WRITE",
-    "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE",
-    "CAP_FOWNER",
-    "CAP_FSETID",
-    "CAP_KILL",
-    "CAP_MKNOD",
-    "CAP_NET_BIND_SERVICE",
-    "CAP_NET_RAW",
-    "CAP_SETFCAP",
-    "CAP_SETGID",
-    "CAP_SETPCAP",
-    "CAP_SETUID",
-    "CAP_SYS_CHROOT",
+    "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+    "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 ];
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Folders of a root that are file systems of the container.
@@ -59,8 +47,7 @@ impl Bundle {
             };
         }
         let text = fs::read_to_string(&file).map_err(|error| problem(&error))?;
-        let config: Value =
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let config: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
         let root = path.join(config["root"]["path"].as_str().unwrap_or("rootfs"));
         if !root.is_dir() {
             return Err(format!("{}: its root {} is not there", path.display(), root.display()));
@@ -79,12 +66,7 @@ impl Bundle {
     }
 
     /// Writes the bundle of a run, and gives the command that runs it.
-    pub(super) fn command(
-        &self,
-        engine: &Engine,
-        limits: &Limits,
-        start: &Start,
-    ) -> Result<Vec<String>, String> {
+    pub(super) fn command(&self, engine: &Engine, limits: &Limits, start: &Start) -> Result<Vec<String>, String> {
         let folder = start.dir.join("bundle");
         let problem = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir(&folder).map_err(problem)?;
@@ -135,8 +117,7 @@ impl Bundle {
 
 /// `KEY=VALUE` entries, in which later ones replace those of the same name.
 fn with(entries: &[String], more: &BTreeMap<String, String>) -> Vec<String> {
-    let is_replaced =
-        |entry: &&String| entry.split_once('=').is_some_and(|(key, _)| more.contains_key(key));
+    let is_replaced = |entry: &&String| entry.split_once('=').is_some_and(|(key, _)| more.contains_key(key));
     let kept = entries.iter().filter(|entry| !is_replaced(entry)).cloned();
     kept.chain(more.iter().map(|(key, value)| format!("{key}={value}"))).collect()
 }
@@ -239,13 +220,8 @@ mod tests {
         let limits = Limits { memory_max_bytes: Some(64_000_000), cpus: Some(0.5) };
         let mounts = [Mounted::library("/a/libx.so".into())];
         let env = BTreeMap::from([("B".to_owned(), "2".to_owned())]);
-        let start = Start {
-            name: "ebb-trial-1",
-            arguments: &[],
-            env: &env,
-            mounts: &mounts,
-            dir: &folder.path().join("run"),
-        };
+        let start =
+            Start { name: "ebb-trial-1", arguments: &[], env: &env, mounts: &mounts, dir: &folder.path().join("run") };
         let command = bundle.command(&engine, &limits, &start).unwrap();
         assert_eq!(command[1..3], ["run", "--bundle"]);
         assert_eq!(command[4..], ["--keep", "ebb-trial-1"]);

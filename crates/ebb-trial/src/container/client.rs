@@ -43,13 +43,7 @@ pub fn choose(engines: Vec<Engine>, image: &str) -> Result<(Engine, String), NoI
 }
 
 /// The command that runs the image. Options of the service come after ours, so that they count.
-pub(super) fn command(
-    engine: &Engine,
-    image: &str,
-    options: &[String],
-    limits: &Limits,
-    start: &Start,
-) -> Vec<String> {
+pub(super) fn command(engine: &Engine, image: &str, options: &[String], limits: &Limits, start: &Start) -> Vec<String> {
     let mut command = words(&engine.program, &["run", "--name", start.name, "--pull", "never"]);
     let mut add = |words: &[&str]| command.extend(words.iter().map(|word| (*word).to_owned()));
     if engine.has_labels() {

@@ -35,11 +35,7 @@ const KINDS: [(&str, Kind); 5] = [
 
 impl Engine {
     /// The engines on `search_path`. If one is named, by its name or a path, that one alone.
-    pub fn all(
-        named: Option<&str>,
-        search_path: &std::ffi::OsStr,
-        runs_roots: bool,
-    ) -> Result<Vec<Engine>, String> {
+    pub fn all(named: Option<&str>, search_path: &std::ffi::OsStr, runs_roots: bool) -> Result<Vec<Engine>, String> {
         let of = |kind: Kind| matches!(kind, Kind::Runc | Kind::Crun) == runs_roots;
         let fitting = || KINDS.iter().filter(|(_, kind)| of(*kind));
         let known = fitting().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -49,8 +45,7 @@ impl Engine {
             let (_, kind) = fitting()
                 .find(|(name, _)| Some(*name) == file)
                 .ok_or(format!("--engine {named}: {what} is run by {known}"))?;
-            let program =
-                locate(named.as_ref(), search_path).map_err(|error| format!("--engine {error}"))?;
+            let program = locate(named.as_ref(), search_path).map_err(|error| format!("--engine {error}"))?;
             // The trial may start it in another folder.
             let program = std::path::absolute(&program).unwrap_or(program);
             return Ok(vec![Engine { program, kind: *kind }]);
@@ -110,9 +105,7 @@ impl Engine {
 
     pub(super) fn was_oom_killed(&self, name: &str) -> bool {
         !self.is_runtime()
-            && self
-                .inspect(&["inspect", name])
-                .is_ok_and(|it| it["State"]["OOMKilled"].as_bool() == Some(true))
+            && self.inspect(&["inspect", name]).is_ok_and(|it| it["State"]["OOMKilled"].as_bool() == Some(true))
     }
 
     pub(super) fn removal(&self, name: &str) -> Vec<String> {
@@ -216,11 +209,9 @@ mod tests {
         assert_eq!(names(None, false), Ok(vec!["podman"]));
         assert_eq!(names(Some("podman"), false), Ok(vec!["podman"]));
         assert_eq!(names(None, true), Ok(vec!["crun"]));
-        for (named, expected) in [
-            ("docker", "docker: no such command"),
-            ("crun", "docker, podman, nerdctl"),
-            ("lxc", "docker"),
-        ] {
+        for (named, expected) in
+            [("docker", "docker: no such command"), ("crun", "docker, podman, nerdctl"), ("lxc", "docker")]
+        {
             assert!(names(Some(named), false).unwrap_err().contains(expected), "{named}");
         }
         let nothing = Engine::all(None, std::ffi::OsStr::new("/nowhere"), true).unwrap_err();

@@ -61,8 +61,7 @@ fn stop_takes_the_whole_group_even_one_that_ignores_sigterm() {
 fn a_daemon_that_left_the_group_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let mark = format!("stray-{}", std::process::id());
-    let mut process =
-        launch(dir.path(), "setsid sh -c 'echo $$ > daemon; exec sleep 300' & wait", &mark);
+    let mut process = launch(dir.path(), "setsid sh -c 'echo $$ > daemon; exec sleep 300' & wait", &mark);
     let daemon = pid_in(&dir.path().join("daemon"));
     process.stop(Duration::from_millis(100));
     assert!(alive(daemon), "the test shows nothing if the group's end took it along");

@@ -95,11 +95,9 @@ impl<'a> RunContext<'a> {
         run_mark: String,
     ) -> Result<(RunContext<'a>, tempfile::TempDir), RunError> {
         let workload = trial.workload;
-        let system =
-            |error: std::io::Error| RunError::from(format!("the folder of the run: {error}"));
+        let system = |error: std::io::Error| RunError::from(format!("the folder of the run: {error}"));
         let dir = tempfile::Builder::new().prefix("ebb-").tempdir().map_err(system)?;
-        let logs =
-            trial.logs.folder().join(format!("{}-{repetition}", file_name(&variant.spec.name)));
+        let logs = trial.logs.folder().join(format!("{}-{repetition}", file_name(&variant.spec.name)));
         std::fs::create_dir_all(&logs).map_err(system)?;
         let mut values = workload.vars();
         values.insert("dir".into(), dir.path().display().to_string());
@@ -146,19 +144,11 @@ impl<'a> RunContext<'a> {
         template::fill(text, &self.values)
     }
 
-    pub(super) fn fill_map(
-        &self,
-        map: &BTreeMap<String, String>,
-    ) -> Result<BTreeMap<String, String>, String> {
+    pub(super) fn fill_map(&self, map: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
         map.iter().map(|(key, value)| Ok((key.clone(), self.fill(value)?))).collect()
     }
 
-    pub(super) fn launch(
-        &self,
-        name: &str,
-        command: &[String],
-        file: &str,
-    ) -> Result<Process, String> {
+    pub(super) fn launch(&self, name: &str, command: &[String], file: &str) -> Result<Process, String> {
         let command = template::fill_all(command, &self.values)?;
         let (dir, log) = (&self.workload.dir, self.logs.join(format!("{file}.out")));
         let launch = Launch::new(name.to_owned(), command, dir, &self.env, &self.run_mark, log);
@@ -166,22 +156,13 @@ impl<'a> RunContext<'a> {
     }
 
     /// Runs a command of the workload to its end and gives what it wrote.
-    pub fn run_to_end(
-        &self,
-        name: &str,
-        command: &[String],
-        limit: Duration,
-    ) -> Result<String, String> {
+    pub fn run_to_end(&self, name: &str, command: &[String], limit: Duration) -> Result<String, String> {
         let mut process = self.launch(name, command, "command")?;
         process.finish(limit, &self.interrupt)?;
         Ok(process.output())
     }
 
-    pub(super) fn start_service(
-        &self,
-        variant: &Prepared,
-        procs_files: &[PathBuf],
-    ) -> Result<Process, RunError> {
+    pub(super) fn start_service(&self, variant: &Prepared, procs_files: &[PathBuf]) -> Result<Process, RunError> {
         let service = &self.workload.service;
         let command = variant.spec.command.as_ref().unwrap_or(&service.command);
         // The environment of a run names folders and ports of this machine.
@@ -208,8 +189,7 @@ impl<'a> RunContext<'a> {
             let (arguments, dir) = (&command, self.dir.as_path());
             let start = Start { name: &of, arguments, env: &env, mounts, dir };
             let client = container.command(&start)?;
-            let launch =
-                Launch::new(name, client, &self.workload.dir, &self.env, &self.run_mark, log);
+            let launch = Launch::new(name, client, &self.workload.dir, &self.env, &self.run_mark, log);
             let running = Running { engine: container.engine.clone(), name: of };
             return Ok(Launch { container: Some(running), ..launch }.start(&self.groups)?);
         }
@@ -248,10 +228,6 @@ fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
 /// A name that is safe as a file's.
 pub(super) fn file_name(name: &str) -> String {
     name.chars()
-        .map(
-            |letter| {
-                if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' }
-            },
-        )
+        .map(|letter| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' })
         .collect()
 }

@@ -43,22 +43,14 @@ impl RunContext<'_> {
         limit: Duration,
     ) -> Result<ExitStatus, RunError> {
         let ended = self.interrupt.wait_for(limit, || match service.ended() {
-            Some(status) => Some(Err(format!(
-                "{} {} during {}",
-                service.name,
-                launch::describe(status),
-                process.name
-            ))),
+            Some(status) => Some(Err(format!("{} {} during {}", service.name, launch::describe(status), process.name))),
             None => process.ended().map(Ok),
         });
         match ended {
             Some(Err(reason)) => Err(failed(reason, service)),
             Some(Ok(status)) => Ok(status),
             None if self.interrupt.is_set() => Err(RunError::Interrupted),
-            None => Err(failed(
-                format!("{} was not finished after {} s", process.name, limit.as_secs_f64()),
-                process,
-            )),
+            None => Err(failed(format!("{} was not finished after {} s", process.name, limit.as_secs_f64()), process)),
         }
     }
 
@@ -102,22 +94,13 @@ impl RunContext<'_> {
         });
         ended?;
         if let Some(name) = &phase.mark {
-            let bytes =
-                summary::memory_at_end(&monitors.sampler.so_far(), trial.metric, from_s, to_s);
-            record.marks.push(Mark {
-                name: name.clone(),
-                round,
-                at_s: to_s,
-                bytes: bytes.map(|bytes| bytes as u64),
-            });
+            let bytes = summary::memory_at_end(&monitors.sampler.so_far(), trial.metric, from_s, to_s);
+            record.marks.push(Mark { name: name.clone(), round, at_s: to_s, bytes: bytes.map(|bytes| bytes as u64) });
         }
         if let (PhaseKind::Idle, Some(live)) = (phase.kind, &self.workload.live) {
-            let answer =
-                request::send(self, live, "GET").and_then(|answer| request::live_bytes(&answer));
+            let answer = request::send(self, live, "GET").and_then(|answer| request::live_bytes(&answer));
             match answer {
-                Ok(bytes) => {
-                    record.live.push(Live { at_s: monitors.zero.elapsed().as_secs_f64(), bytes })
-                }
+                Ok(bytes) => record.live.push(Live { at_s: monitors.zero.elapsed().as_secs_f64(), bytes }),
                 Err(reason) => note(record, format!("live heap unknown: {reason}")),
             }
         }
@@ -126,16 +109,14 @@ impl RunContext<'_> {
 
     fn idle(&self, phase: &Phase, service: &mut Process) -> Result<(), RunError> {
         if let Some(question) = &phase.ask {
-            request::send(self, question, "POST").map_err(|reason| {
-                failed(format!("the `ask` of phase \"{}\": {reason}", phase.name), service)
-            })?;
+            request::send(self, question, "POST")
+                .map_err(|reason| failed(format!("the `ask` of phase \"{}\": {reason}", phase.name), service))?;
         }
         let seconds = phase.idle_seconds(&self.values)?.unwrap_or(0.0);
         let died = self.interrupt.wait_for(Duration::from_secs_f64(seconds), || service.ended());
         match died {
             Some(status) => {
-                let reason =
-                    format!("{} {} during {}", service.name, launch::describe(status), phase.name);
+                let reason = format!("{} {} during {}", service.name, launch::describe(status), phase.name);
                 Err(failed(reason, service))
             }
             None if self.interrupt.is_set() => Err(RunError::Interrupted),

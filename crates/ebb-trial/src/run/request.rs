@@ -16,27 +16,16 @@ const LOOK_LIMIT: Duration = Duration::from_secs(2);
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until `process` is ready; the message says why it is not.
-pub fn until_ready(
-    context: &RunContext,
-    ready: &Ready,
-    process: &mut Process,
-    limit: Duration,
-) -> Result<(), String> {
+pub fn until_ready(context: &RunContext, ready: &Ready, process: &mut Process, limit: Duration) -> Result<(), String> {
     let pattern = match ready {
-        Ready::Line(pattern) => {
-            Some(regex::Regex::new(pattern).map_err(|error| format!("ready: line: {error}"))?)
-        }
+        Ready::Line(pattern) => Some(regex::Regex::new(pattern).map_err(|error| format!("ready: line: {error}"))?),
         _ => None,
     };
     let deadline = Instant::now() + limit;
     let mut last = String::new();
     while Instant::now() < deadline {
         if let Some(status) = process.ended() {
-            return Err(format!(
-                "{} {} before it was ready",
-                process.name,
-                launch::describe(status)
-            ));
+            return Err(format!("{} {} before it was ready", process.name, launch::describe(status)));
         }
         let look = match (&pattern, ready) {
             (Some(pattern), _) => {
@@ -54,9 +43,7 @@ pub fn until_ready(
             Ok(()) => return Ok(()),
             Err(reason) => last = reason,
         }
-        if context.interrupt.wait_for(READY_STEP, || None::<()>).is_none()
-            && context.interrupt.is_set()
-        {
+        if context.interrupt.wait_for(READY_STEP, || None::<()>).is_none() && context.interrupt.is_set() {
             return Err("interrupted".into());
         }
     }
@@ -102,17 +89,9 @@ fn connect(address: &str) -> Result<(), String> {
 }
 
 /// Sends a request and returns the text of the answer.
-pub fn send(
-    context: &RunContext,
-    request: &Request,
-    default_method: &str,
-) -> Result<String, String> {
+pub fn send(context: &RunContext, request: &Request, default_method: &str) -> Result<String, String> {
     match (&request.http, &request.command) {
-        (Some(url), _) => http(
-            &context.fill(url)?,
-            request.method.as_deref().unwrap_or(default_method),
-            REQUEST_LIMIT,
-        ),
+        (Some(url), _) => http(&context.fill(url)?, request.method.as_deref().unwrap_or(default_method), REQUEST_LIMIT),
         (None, Some(command)) => context.run_to_end("the command", command, REQUEST_LIMIT),
         (None, None) => Err("http or command is required".into()),
     }
@@ -132,9 +111,8 @@ pub fn live_bytes(answer: &str) -> Result<u64, String> {
 
 /// Sends an HTTP request. An answer outside 2xx is an error.
 pub(super) fn http(url: &str, method: &str, limit: Duration) -> Result<String, String> {
-    let agent = ureq::Agent::new_with_config(
-        ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build(),
-    );
+    let agent =
+        ureq::Agent::new_with_config(ureq::Agent::config_builder().timeout_global(Some(limit)).proxy(None).build());
     let request = ureq::http::Request::builder()
         .method(method)
         .uri(url)
@@ -157,11 +135,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 4096]);
             let length = body.len();
-            write!(
-                stream,
-                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-            )
-            .unwrap();
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").unwrap();
         });
         url
     }

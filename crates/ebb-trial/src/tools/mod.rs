@@ -45,8 +45,7 @@ mod tests {
     /// A recorded output: what lies between its heading, `== NAME ==`, and the next one.
     fn recorded(name: &str) -> &'static str {
         let all = include_str!("recorded.cases").split("== ");
-        let found =
-            all.filter_map(|it| it.split_once(" ==\n")).find(|(heading, _)| *heading == name);
+        let found = all.filter_map(|it| it.split_once(" ==\n")).find(|(heading, _)| *heading == name);
         found.unwrap_or_else(|| panic!("{name} is not recorded")).1
     }
 
@@ -84,10 +83,9 @@ mod tests {
             assert!(near(load.seconds, seconds), "{file}: {} s", load.seconds);
             let seen = load.latency_ms;
             assert_eq!(seen.is_some(), p50.is_some(), "{file}: {seen:?}");
-            for (seen, expected) in [
-                (seen.map(|quantiles| quantiles.p50), p50),
-                (seen.and_then(|quantiles| quantiles.p99), p99),
-            ] {
+            for (seen, expected) in
+                [(seen.map(|quantiles| quantiles.p50), p50), (seen.and_then(|quantiles| quantiles.p99), p99)]
+            {
                 assert_eq!(seen.is_some(), expected.is_some(), "{file}: {seen:?}");
                 if let (Some(seen), Some(expected)) = (seen, expected) {
                     assert!(near(seen, expected), "{file}: {seen} ms, not {expected}");
@@ -100,11 +98,8 @@ mod tests {
     fn each_summary_is_one_readers_only() {
         for (file, tool, ..) in RECORDED {
             let text = recorded(file);
-            let readers: Vec<&str> = READERS
-                .iter()
-                .filter(|(_, reader)| reader(text).is_some())
-                .map(|(name, _)| *name)
-                .collect();
+            let readers: Vec<&str> =
+                READERS.iter().filter(|(_, reader)| reader(text).is_some()).map(|(name, _)| *name).collect();
             assert_eq!(readers, [tool], "{file}");
         }
     }
@@ -117,10 +112,7 @@ mod tests {
             for (at, _) in text.char_indices().rev().step_by(7) {
                 // Never a panic; and where it is read, with all its requests or with fewer.
                 if let Some(load) = read(&text[..at]) {
-                    assert!(
-                        load.requests + load.errors <= whole.requests + whole.errors,
-                        "{file} at {at}"
-                    );
+                    assert!(load.requests + load.errors <= whole.requests + whole.errors, "{file} at {at}");
                 }
             }
         }
@@ -128,8 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_no_summary_is_nobodys() {
-        for text in ["", "done\n", "{\"requests\": 3}", "Requests/sec: many\n 3 requests in a row"]
-        {
+        for text in ["", "done\n", "{\"requests\": 3}", "Requests/sec: many\n 3 requests in a row"] {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -43,12 +43,10 @@ fn from_text(text: &str) -> Option<LoadResult> {
         Some(value * tens * in_ms)
     };
     let statuses = bracketed_after(text, "Status code distribution:");
-    let statuses = statuses
-        .into_iter()
-        .filter_map(|(status, rest)| Some((status, rest.split_whitespace().next()?.parse().ok()?)));
+    let statuses =
+        statuses.into_iter().filter_map(|(status, rest)| Some((status, rest.split_whitespace().next()?.parse().ok()?)));
     let errors = bracketed_after(text, "Error distribution:");
-    let errors =
-        errors.into_iter().filter_map(|(count, reason)| Some((reason, count.parse().ok()?)));
+    let errors = errors.into_iter().filter_map(|(count, reason)| Some((reason, count.parse().ok()?)));
     Some(result(
         statuses,
         errors,
@@ -78,8 +76,7 @@ fn from_json(text: &str) -> Option<LoadResult> {
     let pairs = |map: &'_ BTreeMap<String, u64>| -> Vec<(String, u64)> {
         map.iter().map(|(name, count)| (name.clone(), *count)).collect()
     };
-    let (statuses, errors) =
-        (pairs(&whole.status_code_distribution), pairs(&whole.error_distribution));
+    let (statuses, errors) = (pairs(&whole.status_code_distribution), pairs(&whole.error_distribution));
     Some(result(
         statuses.iter().map(|(status, count)| (status.as_str(), *count)),
         errors.iter().map(|(reason, count)| (reason.as_str(), *count)),

@@ -10,8 +10,7 @@ pub(super) fn wrk(text: &str) -> Option<LoadResult> {
     let (requests, rest) = line.trim().split_once(" requests in ")?;
     let (length, _) = rest.split_once(',')?;
     let requests: u64 = requests.parse().ok()?;
-    let refused: u64 =
-        word_after(text, "Non-2xx or 3xx responses:").map_or(Some(0), |word| word.parse().ok())?;
+    let refused: u64 = word_after(text, "Non-2xx or 3xx responses:").map_or(Some(0), |word| word.parse().ok())?;
     let percentile = |label: &str| {
         let (_, distribution) = text.split_once("Latency Distribution")?;
         millis(word_after(distribution, label)?)
@@ -57,10 +56,8 @@ pub(super) fn hey(text: &str) -> Option<LoadResult> {
         .filter_map(|(status, rest)| Some((status, rest.split_whitespace().next()?.parse().ok()?)))
         .collect();
     // `[8]	Get "http://...": connection refused`
-    let unanswered: u64 = bracketed_after(summary, "Error distribution:")
-        .iter()
-        .filter_map(|(count, _)| count.parse::<u64>().ok())
-        .sum();
+    let unanswered: u64 =
+        bracketed_after(summary, "Error distribution:").iter().filter_map(|(count, _)| count.parse::<u64>().ok()).sum();
     let (good, bad): (Vec<_>, Vec<_>) = statuses.iter().partition(|(status, _)| *status < "400");
     word_after(summary, "Requests/sec:")?;
     Some(LoadResult {
@@ -76,18 +73,14 @@ pub(super) fn hey(text: &str) -> Option<LoadResult> {
 pub(super) fn ab(text: &str) -> Option<LoadResult> {
     let seconds: f64 = word_after(text, "Time taken for tests:")?.parse().ok()?;
     let complete: u64 = word_after(text, "Complete requests:")?.parse().ok()?;
-    let refused: u64 =
-        word_after(text, "Non-2xx responses:").map_or(Some(0), |word| word.parse().ok())?;
+    let refused: u64 = word_after(text, "Non-2xx responses:").map_or(Some(0), |word| word.parse().ok())?;
     let percentile = |label: &str| {
-        let (_, table) =
-            text.split_once("Percentage of the requests served within a certain time (ms)")?;
+        let (_, table) = text.split_once("Percentage of the requests served within a certain time (ms)")?;
         word_after(table, label)?.parse::<f64>().ok()
     };
     let unanswered = ["Connect:", "Receive:", "Exceptions:"].map(|kind| {
         let (_, failed) = text.split_once("Failed requests:")?;
-        let (_, inside) = failed
-            .split_once("(Connect:")
-            .filter(|(before, _)| !before.contains("Total transferred"))?;
+        let (_, inside) = failed.split_once("(Connect:").filter(|(before, _)| !before.contains("Total transferred"))?;
         let inside = format!("Connect:{}", inside.lines().next()?);
         word_after(&inside, kind)?.trim_end_matches([',', ')']).parse::<u64>().ok()
     });

@@ -14,16 +14,14 @@ pub(super) fn k6(text: &str) -> Option<LoadResult> {
 fn k6_text(text: &str) -> Option<LoadResult> {
     let line = |metric: &str| -> Option<&str> {
         let mut lines = text.lines().map(str::trim_start);
-        let line = lines
-            .rfind(|line| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with("..")))?;
+        let line = lines.rfind(|line| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with("..")))?;
         line.split_once(": ").map(|(_, values)| values)
     };
     let mut totals = line("http_reqs")?.split_whitespace();
     let all: u64 = totals.next()?.parse().ok()?;
     let rate: f64 = totals.next()?.strip_suffix("/s")?.parse().ok()?;
     // `2.59%  12 out of 462`, before version 1 `2.59%  ✓ 12  ✗ 450`.
-    let failed: u64 =
-        line("http_req_failed")?.split_whitespace().find_map(|word| word.parse().ok())?;
+    let failed: u64 = line("http_req_failed")?.split_whitespace().find_map(|word| word.parse().ok())?;
     let durations = line("http_req_duration")?;
     let quantile = |label: &str| millis(word_after(durations, label)?);
     Some(k6_result(all, failed, rate, quantile("med="), quantile("p(99)=")))
@@ -100,10 +98,7 @@ fn locust_json(text: &str) -> Option<LoadResult> {
     let (from, to) = (text.find("[\n    {")?, text.rfind("\n]")?);
     let addresses: Vec<Address> = serde_json::from_str(text.get(from..to + 2)?).ok()?;
     let first = addresses.iter().map(|address| address.start_time).fold(f64::INFINITY, f64::min);
-    let last = addresses
-        .iter()
-        .filter_map(|address| address.last_request_timestamp)
-        .fold(f64::NEG_INFINITY, f64::max);
+    let last = addresses.iter().filter_map(|address| address.last_request_timestamp).fold(f64::NEG_INFINITY, f64::max);
     let mut cells: Vec<(f64, u64)> = Vec::new();
     for (ms, count) in addresses.iter().flat_map(|address| &address.response_times) {
         cells.push((ms.parse().ok()?, *count));

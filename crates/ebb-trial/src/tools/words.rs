@@ -11,10 +11,7 @@ pub(super) fn bracketed_after<'a>(text: &'a str, heading: &str) -> Vec<(&'a str,
         return Vec::new();
     };
     let lines = below.lines().skip(1).map_while(|line| line.strip_prefix("  ["));
-    lines
-        .filter_map(|line| line.split_once(']'))
-        .map(|(inside, rest)| (inside, rest.trim()))
-        .collect()
+    lines.filter_map(|line| line.split_once(']')).map(|(inside, rest)| (inside, rest.trim())).collect()
 }
 
 /// A length of time as tools in Go and C write it, in milliseconds: `612.34µs`, `47.18ms`, `1m3.2s`.
@@ -24,9 +21,7 @@ pub(super) fn millis(text: &str) -> Option<f64> {
     while !rest.is_empty() {
         let digits = rest.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'))?;
         let value: f64 = rest[..digits].parse().ok()?;
-        let unit_end = rest[digits..]
-            .find(|letter: char| letter.is_ascii_digit())
-            .map_or(rest.len(), |at| digits + at);
+        let unit_end = rest[digits..].find(|letter: char| letter.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
         total += value
             * match &rest[digits..unit_end] {
                 "ns" => 1e-6,

@@ -16,11 +16,8 @@ struct Case {
 }
 
 fn case(name: &'static str, after_rest: f64, cpu: f64) -> Case {
-    let figures = vec![
-        (Column::AfterRest, after_rest * 1e6),
-        (Column::Growth, (after_rest - 50.0) * 1e6),
-        (Column::Cpu, cpu),
-    ];
+    let figures =
+        vec![(Column::AfterRest, after_rest * 1e6), (Column::Growth, (after_rest - 50.0) * 1e6), (Column::Cpu, cpu)];
     Case { name, runs: 3, noise: 1e6, figures }
 }
 
@@ -54,8 +51,7 @@ impl Case {
 }
 
 fn variants_of(cases: &[Case]) -> Vec<Variant> {
-    let variant =
-        |(index, case): (usize, &Case)| case.clone().variant(cases.first().filter(|_| index > 0));
+    let variant = |(index, case): (usize, &Case)| case.clone().variant(cases.first().filter(|_| index > 0));
     cases.iter().enumerate().map(variant).collect()
 }
 
@@ -135,14 +131,7 @@ fn every_answer_is_given_where_the_figures_say_so() {
             &["malloc_trim returns 300 MB"],
             "grows",
         ),
-        (
-            "noise smaller than the gain",
-            vec![glibc(), noisy(50e6)],
-            Recommend,
-            Some("ebbmalloc"),
-            &[],
-            "helps",
-        ),
+        ("noise smaller than the gain", vec![glibc(), noisy(50e6)], Recommend, Some("ebbmalloc"), &[], "helps"),
         ("an interval that holds zero", vec![glibc(), noisy(150e6)], NoneHelps, None, &[], "grows"),
         (
             "one run is a direction only",
@@ -160,14 +149,7 @@ fn every_answer_is_given_where_the_figures_say_so() {
             &["glibc has no complete run"],
             "holds",
         ),
-        (
-            "without others",
-            vec![glibc()],
-            NotEnough,
-            None,
-            &["no variant that could replace it"],
-            "complete",
-        ),
+        ("without others", vec![glibc()], NotEnough, None, &["no variant that could replace it"], "complete"),
         (
             "without a complete run of another",
             vec![glibc(), ours(61.0).runs(0)],
@@ -197,11 +179,7 @@ fn every_answer_is_given_where_the_figures_say_so() {
     for (what, cases, kind, variant, parts, absent) in cases {
         let verdict = judge(&variants_of(&cases), Metric::Rss);
         let sentence = &verdict.sentence;
-        assert_eq!(
-            (verdict.kind, verdict.variant.as_deref()),
-            (kind, variant),
-            "{what}: {sentence}"
-        );
+        assert_eq!((verdict.kind, verdict.variant.as_deref()), (kind, variant), "{what}: {sentence}");
         for part in parts {
             assert!(sentence.contains(part), "{what}: {sentence}");
         }

@@ -16,21 +16,17 @@ impl Workload {
             return Err(format!("format = {format} is not supported; this ebb reads {FORMAT}"));
         }
         for phase in &self.phases {
-            phase
-                .check(&self.cycles)
-                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+            phase.check(&self.cycles).map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
         let loaded = self.phases.iter().position(|phase| phase.kind != PhaseKind::Idle);
         let rest = self.phases.iter().rposition(|phase| phase.kind == PhaseKind::Idle);
         if !matches!((loaded, rest), (Some(load), Some(rest)) if load < rest) {
             return Err(
-                "there is no idle phase after a load: without a rest a trial cannot show what memory is kept"
-                    .into(),
+                "there is no idle phase after a load: without a rest a trial cannot show what memory is kept".into()
             );
         }
         for (name, variant) in &self.variants {
-            if variant.linked && !LINKED.map(Allocator::name).contains(&variant.allocator.as_str())
-            {
+            if variant.linked && !LINKED.map(Allocator::name).contains(&variant.allocator.as_str()) {
                 return Err(format!(
                     "[variants.{name}] is linked, but ebb cannot recognise allocator = \"{}\" inside a program; it \
                      recognises {}",
@@ -69,9 +65,7 @@ impl Workload {
             template::fill(text, &values)?;
         }
         for phase in &self.phases {
-            phase
-                .idle_seconds(&values)
-                .map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
+            phase.idle_seconds(&values).map_err(|message| format!("phase \"{}\": {message}", phase.name))?;
         }
         // An image has a command of its own.
         let service = Some(&self.service.command).filter(|_| self.service.image.is_none());
@@ -135,9 +129,7 @@ impl Phase {
         }
         match (&self.cycle, self.repeat) {
             (Some(_), Some(_)) => Err("`cycle` and `repeat` cannot be used together".into()),
-            (Some(name), None) if !cycles.contains_key(name) => {
-                Err(format!("[cycles] has no number for \"{name}\""))
-            }
+            (Some(name), None) if !cycles.contains_key(name) => Err(format!("[cycles] has no number for \"{name}\"")),
             _ => Ok(()),
         }
     }

@@ -80,11 +80,7 @@ fn what_cannot_be_run_is_refused_with_a_reason() {
             "command = [\"./load\"]\nask = { http = \"http://x/\" }",
             "only an idle phase has `ask`",
         ),
-        (
-            "seconds = \"{rest}\"",
-            "seconds = 1\nask = { method = \"GET\" }",
-            "`ask` needs http or command",
-        ),
+        ("seconds = \"{rest}\"", "seconds = 1\nask = { method = \"GET\" }", "`ask` needs http or command"),
     ];
     for (from, to, expected) in cases {
         let message = parse(&MINIMAL.replacen(from, to, 1), None).unwrap_err();
@@ -103,11 +99,8 @@ fn a_workload_without_a_rest_after_the_load_and_an_unknown_profile_are_refused()
 
 #[test]
 fn each_kind_of_readiness_is_read() {
-    for ready in [
-        "{ tcp = \"127.0.0.1:{port}\" }",
-        "{ command = [\"true\"] }",
-        "{ line = \"listening on [0-9]{4}\" }",
-    ] {
+    for ready in ["{ tcp = \"127.0.0.1:{port}\" }", "{ command = [\"true\"] }", "{ line = \"listening on [0-9]{4}\" }"]
+    {
         let text = MINIMAL.replace("{ http = \"http://127.0.0.1:{port}/health\" }", ready);
         parse(&text, None).unwrap();
     }

@@ -65,8 +65,7 @@ const CLICKHOUSE: &str = "percpu_arena:percpu,oversize_threshold:0,muzzy_decay_m
     prof_active:true,prof_thread_active_init:false,background_thread:true,lg_extent_max_active_fit:8";
 const DORIS: &str = "percpu_arena:percpu,background_thread:true,metadata_thp:auto,dirty_decay_ms:30000,\
     muzzy_decay_ms:30000,oversize_threshold:0,lg_tcache_max:16";
-const DEVICE: &str =
-    "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true";
+const DEVICE: &str = "narenas:1,tcache:false,dirty_decay_ms:10000,muzzy_decay_ms:10000,background_thread:true";
 
 cases! {
     arenas: "arenas" "made", NONE;
@@ -153,8 +152,7 @@ fn settings_that_are_all_known_say_nothing(library: Library) {
 
 both!(zero_realloc_may_end_the_process);
 fn zero_realloc_may_end_the_process(library: Library) {
-    let outcome =
-        outcome(library, ["standard", "zero_realloc"], Settings::Environment("zero_realloc:abort"));
+    let outcome = outcome(library, ["standard", "zero_realloc"], Settings::Environment("zero_realloc:abort"));
     assert!(is_aborted(&outcome), "{}", outcome.describe());
     assert!(outcome.stderr.contains("realloc"), "{}", outcome.describe());
 }
@@ -162,21 +160,14 @@ fn zero_realloc_may_end_the_process(library: Library) {
 both!(stats_print_writes_at_the_end);
 fn stats_print_writes_at_the_end(library: Library) {
     let text = at_exit(library, "stats_print:true").passed();
-    for part in [
-        "___ Begin jemalloc statistics ___",
-        "opt.narenas: ",
-        "Allocated: ",
-        "--- End jemalloc statistics ---",
-    ] {
+    for part in ["___ Begin jemalloc statistics ___", "opt.narenas: ", "Allocated: ", "--- End jemalloc statistics ---"]
+    {
         assert!(text.stderr.contains(part), "{part}: {}", text.describe());
     }
     let settings = "stats_print:true,stats_print_opts:Jmdablxhe";
     let json = at_exit(library, settings).passed();
     let json = json.stderr.trim();
-    assert!(
-        json.starts_with('{') && json.ends_with('}') && json.contains("\"jemalloc\""),
-        "{json}"
-    );
+    assert!(json.starts_with('{') && json.ends_with('}') && json.contains("\"jemalloc\""), "{json}");
 }
 
 both!(confirm_conf_shows_where_settings_came_from);
@@ -275,8 +266,7 @@ pub fn installation() -> &'static Path {
         archive();
         build("build", "release", &[]);
         let built = build("build", "release", &["--package", "ebbmalloc-compat"]);
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("installation-{}", std::process::id()));
+        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("installation-{}", std::process::id()));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/install-compat.sh");
         let status = Command::new(&script).arg(&prefix).arg(&built).status();
         assert!(status.is_ok_and(|status| status.success()), "{} failed", script.display());
@@ -293,11 +283,7 @@ fn jemalloc_folder() -> &'static Path {
                 Some(named) => PathBuf::from(named),
                 None => PathBuf::from(format!("/usr/lib/{ARCH}-linux-gnu/libjemalloc.so.2")),
             };
-            assert!(
-                file.is_file(),
-                "no jemalloc at {}: apt-get install libjemalloc2",
-                file.display()
-            );
+            assert!(file.is_file(), "no jemalloc at {}: apt-get install libjemalloc2", file.display());
             let scratch = Scratch::new();
             let link = scratch.path().join("libjemalloc.so.2");
             symlink(&file, &link).expect("a link in the scratch folder");

@@ -52,8 +52,7 @@ fn it_has_the_soname_that_programs_ask_for() {
 #[test]
 fn it_defines_what_the_package_promises() {
     let list = format!("/var/lib/dpkg/info/libjemalloc2:{}.symbols", debian_name());
-    let list = fs::read_to_string(&list)
-        .unwrap_or_else(|error| panic!("{list} (package libjemalloc2): {error}"));
+    let list = fs::read_to_string(&list).unwrap_or_else(|error| panic!("{list} (package libjemalloc2): {error}"));
     let promised: BTreeSet<_> = list
         .lines()
         .filter_map(|line| line.strip_prefix(' '))
@@ -84,12 +83,9 @@ fn it_defines_what_programs_need() {
     let of_jemalloc = names(&["-D", "--defined-only"], &jemalloc);
     let here = defined();
     let mut all_needed = BTreeSet::new();
-    for (program, package) in [
-        ("redis-server", "redis-server"),
-        ("named", "bind9"),
-        ("varnishd", "varnish"),
-        ("kresd", "knot-resolver"),
-    ] {
+    for (program, package) in
+        [("redis-server", "redis-server"), ("named", "bind9"), ("varnishd", "varnish"), ("kresd", "knot-resolver")]
+    {
         let file = super::programs::daemon(program, package);
         let mut files = vec![file.clone()];
         let linked = output("ldd", "libc-bin", &[&file.display().to_string()]);
@@ -133,11 +129,9 @@ fn programs_are_built_against_it() {
     let folder = Scratch::new();
     let source = folder.file("program.c", PROGRAM).display().to_string();
     let library = installation().join("lib");
-    for (package, further, name) in [
-        ("jemalloc", &[][..], "dynamic"),
-        ("ebbmalloc", &[], "own_name"),
-        ("jemalloc", &["-static"], "static"),
-    ] {
+    for (package, further, name) in
+        [("jemalloc", &[][..], "dynamic"), ("ebbmalloc", &[], "own_name"), ("jemalloc", &["-static"], "static")]
+    {
         let flags = Command::new(require("pkg-config", "pkg-config"))
             .args(["--cflags", "--libs", package])
             .env("PKG_CONFIG_PATH", library.join("pkgconfig"))

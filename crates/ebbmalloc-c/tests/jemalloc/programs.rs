@@ -16,10 +16,8 @@ use test_needs::needs;
 
 /// A daemon's file: those live in folders that are not on everybody's path.
 pub fn daemon(program: &str, package: &str) -> PathBuf {
-    let there = ["/usr/sbin", "/usr/bin"]
-        .iter()
-        .map(|folder| PathBuf::from(folder).join(program))
-        .find(|file| file.is_file());
+    let there =
+        ["/usr/sbin", "/usr/bin"].iter().map(|folder| PathBuf::from(folder).join(program)).find(|file| file.is_file());
     there.unwrap_or_else(|| require(program, package))
 }
 
@@ -34,11 +32,8 @@ fn is_mapped_alone(process: u32) {
     let installed = Library::Ebbmalloc.folder().join("libjemalloc.so.2");
     let installed = installed.canonicalize().expect("the installation");
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("the maps");
-    let found: BTreeSet<_> = maps
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(5))
-        .filter(|file| file.contains("malloc"))
-        .collect();
+    let found: BTreeSet<_> =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).filter(|file| file.contains("malloc")).collect();
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [installed.to_str().expect("a plain path")]);
     children_of(process).into_iter().for_each(is_mapped_alone);
 }
@@ -74,9 +69,7 @@ impl Redis {
         self.0.read_line(&mut line).expect("redis answers");
         let (kind, rest) = line.trim_end().split_at(1);
         match kind {
-            "*" => {
-                (0..rest.parse::<usize>().expect("a count")).flat_map(|_| self.answer()).collect()
-            }
+            "*" => (0..rest.parse::<usize>().expect("a count")).flat_map(|_| self.answer()).collect(),
             "$" => {
                 let length = rest.parse::<usize>().expect("a length");
                 let mut bytes = vec![0; length + 2];
@@ -149,10 +142,7 @@ fn redis_serves_and_its_memory_commands_are_sane() {
     let allocated = redis.memory("allocator.allocated");
     let active = redis.memory("allocator.active");
     let resident = redis.memory("allocator.resident");
-    assert!(
-        30e6 < allocated && allocated <= active && active <= resident,
-        "{allocated} {active} {resident}"
-    );
+    assert!(30e6 < allocated && allocated <= active && active <= resident, "{allocated} {active} {resident}");
     assert!(resident / 1048576.0 < resident_mib(server.id()) + 2.0, "{resident}");
     assert!(redis.memory("allocator-fragmentation.ratio") < 1.5);
     let doctor = redis.ask(&["MEMORY", "DOCTOR"]).concat();
@@ -222,8 +212,7 @@ fn named_serves_a_zone() {
              zone \"example.lan\" {{ type primary; file \"{place}/zone\"; }};\n"
         ),
     );
-    let server =
-        on_ebbmalloc(&daemon("named", "bind9")).args(["-f", "-c"]).arg(&configuration).spawn();
+    let server = on_ebbmalloc(&daemon("named", "bind9")).args(["-f", "-c"]).arg(&configuration).spawn();
     wait_until("named answers", || resolves(port, "h0.example.lan"));
     is_mapped_alone(server.id());
     for host in (0..20_000).step_by(20) {
@@ -237,8 +226,7 @@ fn kresd_resolves() {
     needs!("knot-resolver");
     let folder = Scratch::new();
     let port = free_port();
-    let hints: String =
-        (0..500).map(|host| format!("hints['h{host}.example.lan'] = '10.1.2.3'\n")).collect();
+    let hints: String = (0..500).map(|host| format!("hints['h{host}.example.lan'] = '10.1.2.3'\n")).collect();
     let configuration = folder.file(
         "config",
         &format!(

@@ -34,10 +34,9 @@ impl Limit {
             (Self::Memory(bytes), _) => one("memory.max", bytes),
             (Self::High(_), 1) => None,
             (Self::High(bytes), _) => one("memory.high", bytes),
-            (Self::Quota(quota), 1) => Some(vec![
-                ("cpu.cfs_period_us", "100000".to_owned()),
-                ("cpu.cfs_quota_us", quota.to_owned()),
-            ]),
+            (Self::Quota(quota), 1) => {
+                Some(vec![("cpu.cfs_period_us", "100000".to_owned()), ("cpu.cfs_quota_us", quota.to_owned())])
+            }
             (Self::Quota(quota), _) => one("cpu.max", &format!("{quota} 100000")),
         }
     }
@@ -50,9 +49,7 @@ impl Cgroup {
     /// A cgroup with this limit. `None`, with the reason printed, if it cannot be had.
     fn new(limit: Limit) -> Option<Self> {
         Self::make(limit)
-            .inspect_err(|reason| {
-                test_needs::note(&format!("no {} cgroup: {reason}", limit.controller()))
-            })
+            .inspect_err(|reason| test_needs::note(&format!("no {} cgroup: {reason}", limit.controller())))
             .ok()
     }
 
@@ -60,8 +57,7 @@ impl Cgroup {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (version, parent) = Self::parent(limit.controller())?;
-        let files =
-            limit.files(version).ok_or_else(|| format!("version {version} has no such limit"))?;
+        let files = limit.files(version).ok_or_else(|| format!("version {version} has no such limit"))?;
         let folder = parent.join(format!("ebbmalloc-test-{}-{number}", std::process::id()));
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir(&folder).map_err(told)?;

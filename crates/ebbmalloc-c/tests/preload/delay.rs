@@ -104,8 +104,7 @@ fn sleeps(process: u32) -> BTreeMap<String, u64> {
         .filter_map(|task| {
             let path = task.ok()?.path();
             let status = fs::read_to_string(path.join("status")).ok()?;
-            let count =
-                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
             Some((path.display().to_string(), count.trim().parse().ok()?))
         })
         .collect()

@@ -64,9 +64,11 @@ fn gdb_attaches_and_allocates_in_the_process() {
 
 /// Where the kernel put the core of a program that ran in FOLDER.
 fn core_in(folder: &Path) -> Option<PathBuf> {
-    fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"))
-    })
+    fs::read_dir(folder)
+        .ok()?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core")))
 }
 
 #[test]

@@ -10,50 +10,17 @@ const SIZES: [&str; 3] = ["8", "4096", "262144"];
 
 /// The matrix: each row once for each size. A distance of `+N` counts from the block's end.
 const MATRIX: [&str; 37] = [
-    "store_beside +0",
-    "store_beside +31",
-    "store_beside +1048575",
-    "store_beside -1",
-    "store_beside -32",
-    "store_beside -1048576",
-    "copy_beside 1",
-    "copy_beside 32",
-    "copy_far 1048576",
-    "copy_beside -1",
-    "copy_beside -32",
-    "copy_far -1048576",
-    "free_again",
-    "free_again_later",
-    "free_again_interleaved",
-    "free_again_reused",
-    "free_again_then_loop",
-    "free_wild",
-    "free_stack",
-    "free_alloca",
-    "free_interior 1",
-    "free_interior 8",
-    "free_interior 4096",
-    "free_interior 1073741824",
-    "reuse",
-    "reuse_smaller",
-    "realloc_reuse",
-    "read_nothing",
-    "read_nothing_free",
-    "write_nothing",
-    "write_nothing_free",
-    "write_freed",
-    "write_freed_then_loop",
-    "read_freed",
-    "read_new",
-    "execute",
-    "impossible",
+    "store_beside +0", "store_beside +31", "store_beside +1048575", "store_beside -1", "store_beside -32",
+    "store_beside -1048576", "copy_beside 1", "copy_beside 32", "copy_far 1048576", "copy_beside -1",
+    "copy_beside -32", "copy_far -1048576", "free_again", "free_again_later", "free_again_interleaved",
+    "free_again_reused", "free_again_then_loop", "free_wild", "free_stack", "free_alloca", "free_interior 1",
+    "free_interior 8", "free_interior 4096", "free_interior 1073741824", "reuse", "reuse_smaller", "realloc_reuse",
+    "read_nothing", "read_nothing_free", "write_nothing", "write_nothing_free", "write_freed", "write_freed_then_loop",
+    "read_freed", "read_new", "execute", "impossible",
 ];
 
 const OPERATORS: [&str; 5] = [
-    "delete_of_other_size",
-    "delete_array_of_one",
-    "delete_one_of_array",
-    "delete_array_of_one_string",
+    "delete_of_other_size", "delete_array_of_one", "delete_one_of_array", "delete_array_of_one_string",
     "delete_one_of_strings",
 ];
 
@@ -179,9 +146,7 @@ fn details_go_to_the_file_that_is_named_and_through_no_link() {
         text
     };
     let strict = report("misuse free_again 100", "check:strict,");
-    for part in
-        ["double free of 0x", "\ncalled at:\n", " misuse+0x", "slot of ", "block 0x", ", freed\n"]
-    {
+    for part in ["double free of 0x", "\ncalled at:\n", " misuse+0x", "slot of ", "block 0x", ", freed\n"] {
         assert!(strict.contains(part), "{part}: {strict}");
     }
     let sampled = report("guarded freed_again", "");
@@ -199,15 +164,8 @@ fn details_go_to_the_file_that_is_named_and_through_no_link() {
 #[test]
 fn right_programs_run_in_strict_mode() {
     for program in [
-        "interfaces alignments",
-        "interfaces sizes",
-        "operators forms",
-        "threads exit_rounds",
-        "threads come_and_go",
-        "forks busy 50",
-        "forks torn 20 2",
-        "signals step",
-        "signals in_handler fork 50",
+        "interfaces alignments", "interfaces sizes", "operators forms", "threads exit_rounds", "threads come_and_go",
+        "forks busy 50", "forks torn 20 2", "signals step", "signals in_handler fork 50",
     ] {
         Run::program(program).env("EBB_CONF", "check:strict").run().passed();
     }

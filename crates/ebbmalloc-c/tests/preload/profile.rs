@@ -5,9 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{
-    Flavour, Outcome, Run, Scratch, archive, library, program, program_with, require,
-};
+use crate::harness::{Flavour, Outcome, Run, Scratch, archive, library, program, program_with, require};
 use test_needs::needs;
 
 /// A mean interval small enough for thousands of samples: an estimate of 20 MB from 4096 bytes a sample
@@ -17,11 +15,7 @@ const ERROR: f64 = 0.09;
 
 /// Runs PROGRAM with a profile, which it leaves in `scratch`.
 fn profiled(program: &Path, arguments: &[&str], settings: &str, scratch: &Scratch) -> Outcome {
-    Run::preloaded(program)
-        .args(arguments)
-        .env("MALLOC_CONF", settings)
-        .folder(scratch.path())
-        .run()
+    Run::preloaded(program).args(arguments).env("MALLOC_CONF", settings).folder(scratch.path()).run()
 }
 
 /// The dumps in a folder, in the order of their names.
@@ -69,11 +63,7 @@ fn conversion() -> String {
 
 /// Bytes of a function and what it called, as Go's pprof reads the dump.
 fn by_pprof(program: &Path, dump: &Path) -> impl Fn(&str) -> f64 + use<> {
-    let made = Command::new(require("awk", "mawk"))
-        .arg(conversion())
-        .arg(dump)
-        .output()
-        .expect("awk can be run");
+    let made = Command::new(require("awk", "mawk")).arg(conversion()).arg(dump).output().expect("awk can be run");
     let converted = dump.with_extension("pprof");
     fs::write(&converted, made.stdout).expect("a file in the scratch folder");
     let arguments = ["tool", "pprof", "-top", "-unit=b", "-nodecount=500"];
@@ -82,9 +72,8 @@ fn by_pprof(program: &Path, dump: &Path) -> impl Fn(&str) -> f64 + use<> {
 }
 
 fn cumulative(text: &str, function: &str, unit: &str) -> f64 {
-    let named = |line: &&str| {
-        line.split_whitespace().last() == Some(function) || line.contains(&format!(" {function}("))
-    };
+    let named =
+        |line: &&str| line.split_whitespace().last() == Some(function) || line.contains(&format!(" {function}("));
     let line = text.lines().find(named);
     line.and_then(|line| line.split_whitespace().nth(3))
         .and_then(|figure| figure.strip_suffix(unit).unwrap_or(figure).parse().ok())
@@ -148,18 +137,14 @@ fn a_tracer_at_the_probes_begins_a_profile() {
         let text = probes(file);
         for (name, arguments) in ["alloc", "free"].into_iter().zip(arguments) {
             let probe = text.split("Provider: otel_memory").find(|it| {
-                it.contains(&format!("Name: {name}\n"))
-                    && it.contains(&format!("Arguments: {arguments}\n"))
+                it.contains(&format!("Name: {name}\n")) && it.contains(&format!("Arguments: {arguments}\n"))
             });
             assert!(probe.is_some(), "{name} in {}: {text}", file.display());
         }
     }
     let text = probes(library());
-    let semaphores: Vec<&str> = text
-        .split("Semaphore: ")
-        .skip(1)
-        .filter_map(|it| it.split_whitespace().next()?.strip_prefix("0x"))
-        .collect();
+    let semaphores: Vec<&str> =
+        text.split("Semaphore: ").skip(1).filter_map(|it| it.split_whitespace().next()?.strip_prefix("0x")).collect();
     assert!(semaphores.len() == 2 && semaphores[0] == semaphores[1], "{text}");
     let program = program("profiled", Flavour::Plain);
     Run::preloaded(program).args(["traced", semaphores[0]]).run().passed();
@@ -294,8 +279,7 @@ fn dumps_come_at_intervals_and_at_growth() {
     let settings = "prof:true,lg_prof_sample:12,lg_prof_interval:24,prof_gdump:true";
     profiled(&program, &["live"], settings, &scratch).passed();
     let dumps = dumps(&scratch);
-    let count =
-        |kind: &str| dumps.iter().filter(|dump| dump.to_string_lossy().contains(kind)).count();
+    let count = |kind: &str| dumps.iter().filter(|dump| dump.to_string_lossy().contains(kind)).count();
     // 60 MB in intervals of 16 MiB.
     assert_eq!(count(".i"), 3, "{dumps:?}");
     assert!(count(".u") >= 3, "{dumps:?}");

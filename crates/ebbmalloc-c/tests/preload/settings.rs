@@ -33,11 +33,7 @@ fn confirm_conf_prints_version_settings_and_mechanisms() {
 #[test]
 fn stats_print_writes_at_exit() {
     let outcome = settings("stats_print:true", "0");
-    assert!(
-        outcome.stderr.lines().count() > 3 && outcome.stderr.contains("resident"),
-        "{}",
-        outcome.describe()
-    );
+    assert!(outcome.stderr.lines().count() > 3 && outcome.stderr.contains("resident"), "{}", outcome.describe());
 }
 
 #[test]
@@ -58,8 +54,7 @@ fn decay_of_minus_one_never_returns() {
 #[test]
 fn malloc_conf_is_read_and_ebb_conf_wins() {
     let run = |ebb: Option<&str>| {
-        let run = Run::program("returns held 4000")
-            .env("MALLOC_CONF", "dirty_decay_ms:-1,background_thread:true");
+        let run = Run::program("returns held 4000").env("MALLOC_CONF", "dirty_decay_ms:-1,background_thread:true");
         let run = match ebb {
             Some(conf) => run.env("EBB_CONF", conf),
             None => run,
@@ -145,9 +140,7 @@ fn a_process_reports_a_wrong_setting_that_its_parent_has_not_seen() {
 #[test]
 fn confirm_conf_says_what_was_set_and_what_has_no_counterpart() {
     let outcome = run("confirm_conf:true,narenas:1,utrace:false", "much").passed();
-    for line in
-        ["MALLOC_CONF: set: narenas:1", "MALLOC_CONF: set: utrace:false (no counterpart here)"]
-    {
+    for line in ["MALLOC_CONF: set: narenas:1", "MALLOC_CONF: set: utrace:false (no counterpart here)"] {
         assert!(outcome.stderr.contains(line), "{}", outcome.describe());
     }
     assert_eq!(run("utrace:false", "much").passed().stderr, "");
@@ -279,9 +272,7 @@ fn infallible_new_ends_the_process_for_lack_of_memory() {
 #[test]
 fn stats_print_opts_choose_the_shape() {
     let text = run("stats_print:true", "much").passed().stderr;
-    assert!(
-        text.starts_with("___ Begin jemalloc statistics ___") && text.contains("Merged arenas")
-    );
+    assert!(text.starts_with("___ Begin jemalloc statistics ___") && text.contains("Merged arenas"));
     let json = run("stats_print:true,stats_print_opts:Jgma", "much").passed().stderr;
     assert!(json.starts_with("{\"jemalloc\":{\"stats\":{\"allocated\":"), "{json}");
     assert!(!json.contains("\"opt\""), "{json}");
@@ -301,11 +292,7 @@ fn stats_interval_prints_as_bytes_are_allocated() {
 #[test]
 fn the_programs_own_text_comes_first_and_the_environments_wins() {
     let run = |name: &str, value: &str| {
-        let outcome = Run::program("figures arenas")
-            .env("MALLOC_CONF", "narenas:4")
-            .env(name, value)
-            .run()
-            .passed();
+        let outcome = Run::program("figures arenas").env("MALLOC_CONF", "narenas:4").env(name, value).run().passed();
         outcome.stdout
     };
     assert!(run("EBB_CONF", "narenas:2").contains("arenas 2"));

@@ -61,12 +61,7 @@ hosts! {
 }
 
 /// A copy of `program` in which `change` was made to the bytes of a section.
-fn patched(
-    program: &Path,
-    scratch: &Scratch,
-    section: &str,
-    change: impl Fn(&mut [u8]),
-) -> PathBuf {
+fn patched(program: &Path, scratch: &Scratch, section: &str, change: impl Fn(&mut [u8])) -> PathBuf {
     let (part, copy) = (scratch.path().join("section"), scratch.path().join("patched"));
     let objcopy = |verb: &str| {
         let part = format!("{section}={}", part.display());
@@ -265,10 +260,9 @@ mod narrow {
             fs::copy(library(), place.join("libebbmalloc.so")).expect("a copy");
         }
         let preload = folder.path().join("$LIB/libebbmalloc.so");
-        for (program, word) in [
-            (bare(&["-pie", "-fPIE", "-Wl,-z,dynamic-undefined-weak"]), "with"),
-            (narrow(), "without"),
-        ] {
+        for (program, word) in
+            [(bare(&["-pie", "-fPIE", "-Wl,-z,dynamic-undefined-weak"]), "with"), (narrow(), "without")]
+        {
             let outcome = Run::bare(program).arg(word).env("LD_PRELOAD", &preload).run().passed();
             let refused = outcome.stderr.contains("cannot be preloaded");
             assert_eq!(refused, word == "without", "{}", outcome.describe());
@@ -284,8 +278,7 @@ mod split {
     /// What the compiler and the linker need for it; none where there is no such root.
     fn flags() -> Option<Vec<String>> {
         let root = PathBuf::from(std::env::var_os("EBB_TEST_OLD_GLIBC")?);
-        let (folder, of_linker) =
-            (root.join("lib/x86_64-linux-gnu"), root.join("usr/lib/x86_64-linux-gnu"));
+        let (folder, of_linker) = (root.join("lib/x86_64-linux-gnu"), root.join("usr/lib/x86_64-linux-gnu"));
         Some(vec![
             format!("--sysroot={}", root.display()),
             format!("-B{}", of_linker.display()),

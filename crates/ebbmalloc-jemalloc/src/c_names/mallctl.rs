@@ -56,8 +56,7 @@ pub unsafe extern "C" fn mallctl(
     new_len: usize,
 ) -> c_int {
     // SAFETY: name and buffers are valid for the lengths given with them (fn contract).
-    let (name, call) =
-        unsafe { (CStr::from_ptr(name), Call::new(&[], old, old_len, new, new_len)) };
+    let (name, call) = unsafe { (CStr::from_ptr(name), Call::new(&[], old, old_len, new, new_len)) };
     as_errno(tree::by_name(name.to_bytes(), &call))
 }
 
@@ -67,18 +66,11 @@ pub unsafe extern "C" fn mallctl(
 /// # Safety
 /// `name` is a C string; `mib` is writable for `*mib_len` numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mallctlnametomib(
-    name: *const c_char,
-    mib: *mut usize,
-    mib_len: *mut usize,
-) -> c_int {
+pub unsafe extern "C" fn mallctlnametomib(name: *const c_char, mib: *mut usize, mib_len: *mut usize) -> c_int {
     // SAFETY: the name is a C string, and `mib` has room for `*mib_len` numbers (fn contract).
     let (name, mib) = unsafe {
         let room = *mib_len;
-        (
-            CStr::from_ptr(name),
-            if room == 0 { &mut [][..] } else { core::slice::from_raw_parts_mut(mib, room) },
-        )
+        (CStr::from_ptr(name), if room == 0 { &mut [][..] } else { core::slice::from_raw_parts_mut(mib, room) })
     };
     as_errno(tree::name_to_mib(name.to_bytes(), mib).map(|depth| {
         // SAFETY: `mib_len` is writable (fn contract).

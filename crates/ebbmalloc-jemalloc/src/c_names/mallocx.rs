@@ -47,12 +47,7 @@ pub unsafe extern "C" fn rallocx(block: *mut c_void, size: usize, flags: c_int) 
 /// # Safety
 /// `block` is a block that has not been freed, and no other thread changes it meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xallocx(
-    block: *mut c_void,
-    size: usize,
-    extra: usize,
-    flags: c_int,
-) -> usize {
+pub unsafe extern "C" fn xallocx(block: *mut c_void, size: usize, extra: usize, flags: c_int) -> usize {
     let choice = choice(flags);
     if !(block as usize).is_multiple_of(choice.align) {
         // SAFETY: the block is live (fn contract).

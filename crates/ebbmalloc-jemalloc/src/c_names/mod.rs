@@ -6,6 +6,4 @@ mod mallctl;
 mod mallocx;
 
 pub use mallctl::{WriteStatistics, mallctl, mallctlbymib, mallctlnametomib, malloc_stats_print};
-pub use mallocx::{
-    dallocx, je_get_defrag_hint, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx,
-};
+pub use mallocx::{dallocx, je_get_defrag_hint, mallocx, nallocx, rallocx, sallocx, sdallocx, xallocx};

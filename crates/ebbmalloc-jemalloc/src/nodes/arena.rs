@@ -105,12 +105,9 @@ pub static NODES: &[Node] = &[
         }
         call.give(old)
     }),
-    read_write!(
-        "retain_grow_limit",
-        usize,
-        |mib| arenas::grow_limit(mib[1]).ok_or(Errno::EFAULT),
-        |mib, new| if arenas::set_grow_limit(mib[1], new) { Ok(()) } else { Err(Errno::EFAULT) }
-    ),
+    read_write!("retain_grow_limit", usize, |mib| arenas::grow_limit(mib[1]).ok_or(Errno::EFAULT), |mib, new| {
+        if arenas::set_grow_limit(mib[1], new) { Ok(()) } else { Err(Errno::EFAULT) }
+    }),
     Node::leaf::<Text>("name", Access::ReadWrite, name),
 ];
 

@@ -17,12 +17,8 @@ use ebbmalloc_core::size::{CLASS, CLASSES, GRANULE, QUANTUM};
 
 pub static NODES: &[Node] = &[
     read!("narenas", u32, |_| Ok(u32_of(arenas::count()))),
-    read_write!("dirty_decay_ms", isize, |_| Ok(decay::of_future()), |_, new| done(
-        decay::set_of_future(new)
-    )),
-    read_write!("muzzy_decay_ms", isize, |_| Ok(arenas::muzzy()), |_, new| {
-        done(arenas::set_muzzy(new))
-    }),
+    read_write!("dirty_decay_ms", isize, |_| Ok(decay::of_future()), |_, new| done(decay::set_of_future(new))),
+    read_write!("muzzy_decay_ms", isize, |_| Ok(arenas::muzzy()), |_, new| { done(arenas::set_muzzy(new)) }),
     read!("quantum", usize, |_| Ok(QUANTUM)),
     read!("page", usize, |_| Ok(HEAP.os.page_bytes())),
     read!("hugepage", usize, |_| Ok(2 << 20)),

@@ -37,11 +37,7 @@ static HOOKS: &[Node] = &[
 ];
 
 /// A function of the program's that takes part in the heap profile.
-fn part_in_profile(
-    call: &Call<'_>,
-    get: fn() -> *mut (),
-    set: impl FnOnce(*mut ()) -> Result<()>,
-) -> Result<()> {
+fn part_in_profile(call: &Call<'_>, get: fn() -> *mut (), set: impl FnOnce(*mut ()) -> Result<()>) -> Result<()> {
     if !call.wants_old() && !call.has_new() {
         return Err(Errno::EINVAL);
     }

@@ -25,34 +25,22 @@ const fn mirror(place: usize) -> Node {
     let name = KEYS[place].name;
     let read = Access::Read;
     match KEYS[place].shape {
-        Shape::Truth | Shape::OnOff => {
-            Node::leaf::<bool>(name, read, |call| give(call, |number| number != 0))
-        }
+        Shape::Truth | Shape::OnOff => Node::leaf::<bool>(name, read, |call| give(call, |number| number != 0)),
         Shape::Number { width, .. } => match width {
-            Width::Unsigned => {
-                Node::leaf::<u32>(name, read, |call| give(call, |number| u32_of(usize_of(number))))
-            }
-            Width::I64 => {
-                Node::leaf::<i64>(name, read, |call| give(call, |number| number.cast_signed()))
-            }
+            Width::Unsigned => Node::leaf::<u32>(name, read, |call| give(call, |number| u32_of(usize_of(number)))),
+            Width::I64 => Node::leaf::<i64>(name, read, |call| give(call, |number| number.cast_signed())),
             Width::Size => Node::leaf::<usize>(name, read, |call| give(call, usize_of)),
-            Width::SignedSize => Node::leaf::<isize>(name, read, |call| {
-                give(call, |number| usize_of(number).cast_signed())
-            }),
+            Width::SignedSize => {
+                Node::leaf::<isize>(name, read, |call| give(call, |number| usize_of(number).cast_signed()))
+            }
         },
         Shape::Decay => Node::leaf::<isize>(name, read, |call| give(call, decay)),
-        Shape::Arenas => {
-            Node::leaf::<u32>(name, read, |call| give(call, |_| u32_of(arenas::automatic())))
-        }
-        Shape::Ratio => {
-            Node::leaf::<u32>(name, read, |call| give(call, |number| u32_of(usize_of(number))))
-        }
+        Shape::Arenas => Node::leaf::<u32>(name, read, |call| give(call, |_| u32_of(arenas::automatic()))),
+        Shape::Ratio => Node::leaf::<u32>(name, read, |call| give(call, |number| u32_of(usize_of(number)))),
         Shape::Choice(_) => Node::leaf::<Text>(name, read, |call| {
             call.read_only()?;
             let place = key(call);
-            let Shape::Choice(words) = KEYS[place].shape else {
-                unreachable!("the leaf was made for a choice")
-            };
+            let Shape::Choice(words) = KEYS[place].shape else { unreachable!("the leaf was made for a choice") };
             call.give(words[usize_of(in_force::number_at(place))].as_ptr())
         }),
         Shape::Text(_) | Shape::Path(_) => Node::leaf::<Text>(name, read, |call| {

@@ -31,9 +31,7 @@ pub static NODES: &[Node] = &[
 
 static PEAK: &[Node] = &[
     read!("read", u64, |_| thread_control::thread_peak().ok_or(Errno::EAGAIN)),
-    act!("reset", |_| {
-        if thread_control::reset_thread_peak() { Ok(()) } else { Err(Errno::EAGAIN) }
-    }),
+    act!("reset", |_| { if thread_control::reset_thread_peak() { Ok(()) } else { Err(Errno::EAGAIN) } }),
 ];
 
 static TCACHE: &[Node] = &[

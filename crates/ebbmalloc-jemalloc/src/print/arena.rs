@@ -25,18 +25,8 @@ pub fn print(out: &mut Emitter<'_>, index: usize, options: Options) {
     let page = number(format_args!("arenas.page"));
     out.text(format_args!("active:           {:>20}\n", figure("pactive") * page));
     for name in [
-        "mapped",
-        "retained",
-        "base",
-        "internal",
-        "metadata_edata",
-        "metadata_rtree",
-        "metadata_thp",
-        "tcache_bytes",
-        "tcache_stashed_bytes",
-        "resident",
-        "abandoned_vm",
-        "extent_avail",
+        "mapped", "retained", "base", "internal", "metadata_edata", "metadata_rtree", "metadata_thp", "tcache_bytes",
+        "tcache_stashed_bytes", "resident", "abandoned_vm", "extent_avail",
     ] {
         out.pair(name, &figure(name));
         let width = 37 - name.len();
@@ -86,14 +76,7 @@ fn decays(out: &mut Emitter<'_>, index: usize) {
     for name in ["pactive", "pdirty", "pmuzzy"] {
         out.pair(name, &figure(name));
     }
-    for name in [
-        "dirty_npurge",
-        "dirty_nmadvise",
-        "dirty_purged",
-        "muzzy_npurge",
-        "muzzy_nmadvise",
-        "muzzy_purged",
-    ] {
+    for name in ["dirty_npurge", "dirty_nmadvise", "dirty_purged", "muzzy_npurge", "muzzy_nmadvise", "muzzy_purged"] {
         out.pair(name, &figure(name));
     }
     out.text(format_args!("decaying:  time       npages       sweeps     madvises       purged\n"));
@@ -106,12 +89,7 @@ fn decays(out: &mut Emitter<'_>, index: usize) {
             }
             _ => out.text(format_args!("{kind:>8}:{:>6}", "N/A")),
         }
-        out.text(format_args!(
-            "{pages:>13}{:>13}{:>13}{:>13}\n",
-            of("npurge"),
-            of("nmadvise"),
-            of("purged")
-        ));
+        out.text(format_args!("{pages:>13}{:>13}{:>13}{:>13}\n", of("npurge"), of("nmadvise"), of("purged")));
     }
 }
 

@@ -7,17 +7,8 @@ use super::value::number;
 const GAP: &str = "                     ---\n";
 
 /// What is counted of a bin, in the order of the JSON document.
-const BIN: [&str; 9] = [
-    "nmalloc",
-    "ndalloc",
-    "curregs",
-    "nrequests",
-    "nfills",
-    "nflushes",
-    "nreslabs",
-    "curslabs",
-    "nonfull_slabs",
-];
+const BIN: [&str; 9] =
+    ["nmalloc", "ndalloc", "curregs", "nrequests", "nfills", "nflushes", "nreslabs", "curslabs", "nonfull_slabs"];
 
 /// So many a second, of what has been counted since the start.
 pub fn per_second(count: u64, uptime_ns: u64) -> u64 {
@@ -99,8 +90,7 @@ impl core::fmt::Display for Share {
         }
         let thousandths = part * 1000 / whole;
         let digit = |value: u64| b'0' + (value % 10) as u8;
-        let text =
-            [b'0', b'.', digit(thousandths / 100), digit(thousandths / 10), digit(thousandths)];
+        let text = [b'0', b'.', digit(thousandths / 100), digit(thousandths / 10), digit(thousandths)];
         f.pad(core::str::from_utf8(&text).unwrap_or("?"))
     }
 }
@@ -115,8 +105,7 @@ pub fn large(out: &mut Emitter<'_>, arena: usize, uptime: u64) {
     let bins = number(format_args!("arenas.nbins"));
     let mut gap = false;
     for class in 0..number(format_args!("arenas.nlextents")) {
-        let figure =
-            |name: &str| number(format_args!("stats.arenas.{arena}.lextents.{class}.{name}"));
+        let figure = |name: &str| number(format_args!("stats.arenas.{arena}.lextents.{class}.{name}"));
         let current = figure("curlextents");
         out.element();
         out.pair("curlextents", &current);

@@ -46,16 +46,8 @@ pub fn to_message(letters: &CStr) {
 
 fn figures_in_general(out: &mut Emitter<'_>) {
     const FIGURES: [&str; 10] = [
-        "allocated",
-        "active",
-        "metadata",
-        "metadata_edata",
-        "metadata_rtree",
-        "metadata_thp",
-        "resident",
-        "mapped",
-        "retained",
-        "zero_reallocs",
+        "allocated", "active", "metadata", "metadata_edata", "metadata_rtree", "metadata_thp", "resident", "mapped",
+        "retained", "zero_reallocs",
     ];
     let figure = |name| number(format_args!("stats.{name}"));
     out.object("stats");
@@ -74,10 +66,7 @@ fn figures_in_general(out: &mut Emitter<'_>) {
         figure("mapped"),
         figure("retained"),
     ));
-    out.text(format_args!(
-        "Count of realloc(non-null-ptr, 0) calls: {}\n",
-        figure("zero_reallocs")
-    ));
+    out.text(format_args!("Count of realloc(non-null-ptr, 0) calls: {}\n", figure("zero_reallocs")));
     let thread = |name| number(format_args!("stats.background_thread.{name}"));
     out.object("background_thread");
     for name in ["num_threads", "num_runs", "run_interval"] {
@@ -97,9 +86,7 @@ fn arenas(out: &mut Emitter<'_>, options: Options) {
     if !(options.merged || options.destroyed || options.unmerged) {
         return;
     }
-    let initialized = |index| {
-        matches!(value(format_args!("arena.{index}.initialized")), Some(Shown::Truth(true)))
-    };
+    let initialized = |index| matches!(value(format_args!("arena.{index}.initialized")), Some(Shown::Truth(true)));
     let count = usize_of(number(format_args!("arenas.narenas")));
     let some = (0..count).filter(|&index| initialized(index)).count();
     out.object("stats.arenas");

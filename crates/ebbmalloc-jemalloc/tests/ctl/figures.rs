@@ -53,10 +53,7 @@ fn figures_add_up() {
         let regions: u32 = read(format!("arenas.bin.{bin}.nregs").as_bytes()).unwrap();
         assert!(of("nonfull_slabs") <= of("curslabs"));
         assert!(of("curregs") <= of("curslabs") * regions as usize);
-        assert_eq!(
-            of("curregs") == 0 && counted("nmalloc") > 0,
-            of("curregs") == 0 && counted("nfills") > 0
-        );
+        assert_eq!(of("curregs") == 0 && counted("nmalloc") > 0, of("curregs") == 0 && counted("nfills") > 0);
         small += of("curregs") * size(&format!("arenas.bin.{bin}.size"));
     }
     for class in 0..LARGE_CLASSES {
@@ -67,8 +64,7 @@ fn figures_add_up() {
     }
     assert_eq!(small, size(&format!("{all}.small.allocated")));
     assert!(large >= 40);
-    let sum: usize =
-        (0..2).map(|arena| size(&format!("stats.arenas.{arena}.small.allocated"))).sum();
+    let sum: usize = (0..2).map(|arena| size(&format!("stats.arenas.{arena}.small.allocated"))).sum();
     assert_eq!(sum, small);
     let allocated = size("stats.allocated");
     assert_eq!(allocated, small + size(&format!("{all}.large.allocated")));
@@ -155,13 +151,9 @@ fn json_is_closed_and_letters_leave_parts_out() {
     }
     assert_eq!((depth, inside), (0, false));
     assert!(!whole.contains(",}") && !whole.contains(",]") && !whole.contains(",,"));
-    for (letter, part) in [
-        ('g', "\"config\":"),
-        ('m', "\"merged\":"),
-        ('a', "\"0\":"),
-        ('b', "\"bins\":"),
-        ('l', "\"lextents\":"),
-    ] {
+    for (letter, part) in
+        [('g', "\"config\":"), ('m', "\"merged\":"), ('a', "\"0\":"), ('b', "\"bins\":"), ('l', "\"lextents\":")]
+    {
         assert!(whole.contains(part), "{part}");
         let less = printed(&format!("J{letter}"));
         assert!(!less.contains(part), "{letter} leaves {part}");

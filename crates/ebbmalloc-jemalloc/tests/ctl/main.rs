@@ -6,10 +6,8 @@ mod misuse;
 
 use ebbmalloc_core::runtime::Hooks;
 
-static HOOKS: Hooks = Hooks {
-    environment: |name| (name == b"EBB_CONF").then_some(b"stats_print_opts:Jx,narenas:2"),
-    ..Hooks::NONE
-};
+static HOOKS: Hooks =
+    Hooks { environment: |name| (name == b"EBB_CONF").then_some(b"stats_print_opts:Jx,narenas:2"), ..Hooks::NONE };
 
 #[unsafe(no_mangle)]
 extern "Rust" fn __ebbmalloc_hooks() -> &'static Hooks {

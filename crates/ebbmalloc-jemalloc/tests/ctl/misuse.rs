@@ -6,9 +6,7 @@ use ebbmalloc_core::runtime;
 use ebbmalloc_core::size::{CLASSES, SMALL_MAX};
 use ebbmalloc_jemalloc::call::Call;
 use ebbmalloc_jemalloc::nodes::ROOT;
-use ebbmalloc_jemalloc::{
-    Access, Errno, Kind, Node, Type, by_mib, by_name, name_to_mib, read, read_mib, write,
-};
+use ebbmalloc_jemalloc::{Access, Errno, Kind, Node, Type, by_mib, by_name, name_to_mib, read, read_mib, write};
 
 fn boot() {
     // SAFETY: allocated just now.
@@ -119,8 +117,7 @@ fn every_name_can_be_read_by_its_type_and_no_other() {
         // It is never written.
         let new = [0u8; 8];
         // SAFETY: as long as it says.
-        let call =
-            unsafe { Call::new(&[], null_mut(), null_mut(), new.as_ptr().cast::<c_void>(), bytes) };
+        let call = unsafe { Call::new(&[], null_mut(), null_mut(), new.as_ptr().cast::<c_void>(), bytes) };
         assert_eq!(by_name(name.as_bytes(), &call), Err(Errno::EPERM), "{name}");
     }
 }

@@ -90,13 +90,7 @@ fn error(errno: ebbmalloc_jemalloc::Errno) -> Error {
 
 /// # Safety
 /// `old` is null or a value that `old_bytes` is the size of; `new` likewise.
-unsafe fn call(
-    place: &Place,
-    old: *mut c_void,
-    old_bytes: usize,
-    new: *const c_void,
-    new_bytes: usize,
-) -> Result<()> {
+unsafe fn call(place: &Place, old: *mut c_void, old_bytes: usize, new: *const c_void, new_bytes: usize) -> Result<()> {
     let mut got = old_bytes;
     let length = if old.is_null() { null_mut() } else { &raw mut got };
     let mib = &place.numbers[..place.depth];

@@ -79,9 +79,7 @@ unsafe fn on_thread_exit(destructor: unsafe extern "C" fn(*mut u8), value: *mut 
         let mut key = 0;
         // SAFETY: a destructor takes a pointer, whatever its type.
         let destructor = unsafe {
-            core::mem::transmute::<unsafe extern "C" fn(*mut u8), unsafe extern "C" fn(*mut c_void)>(
-                destructor,
-            )
+            core::mem::transmute::<unsafe extern "C" fn(*mut u8), unsafe extern "C" fn(*mut c_void)>(destructor)
         };
         // SAFETY: `key` is valid to write to.
         (unsafe { libc::pthread_key_create(&mut key, Some(destructor)) } == 0).then_some(key)

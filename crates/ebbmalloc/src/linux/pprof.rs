@@ -7,12 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ebbmalloc_core::runtime::profile_control as control;
 
 /// What a sample's values are.
-const TYPES: [(&str, &str); 4] = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-];
+const TYPES: [(&str, &str); 4] =
+    [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
 /// More words are not kept of a profile that grows while it is read.
 const ROOM_WORDS: usize = 4096;
 /// The smallest page.
@@ -80,11 +76,7 @@ fn modules() -> Vec<Module> {
 
 /// # Safety
 /// `info` is of a loaded object; `modules` is a list of [`Module`].
-unsafe extern "C" fn add_modules(
-    info: *mut libc::dl_phdr_info,
-    _: libc::size_t,
-    modules: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn add_modules(info: *mut libc::dl_phdr_info, _: libc::size_t, modules: *mut c_void) -> c_int {
     // SAFETY: both are valid (fn contract); an object's headers are there as long as it is loaded, and its name ends
     // with a NUL.
     let (info, modules, headers, name) = unsafe {
@@ -112,13 +104,7 @@ unsafe extern "C" fn add_modules(
         let before = first % PAGE;
         let (file, build_id) = (file.clone(), build_id.clone());
         let end = (first + it.p_memsz).next_multiple_of(PAGE);
-        Module {
-            start: first - before,
-            end,
-            offset: it.p_offset.wrapping_sub(before),
-            file,
-            build_id,
-        }
+        Module { start: first - before, end, offset: it.p_offset.wrapping_sub(before), file, build_id }
     }));
     0
 }
@@ -191,9 +177,7 @@ impl Texts {
 fn message(stacks: &[Stack], modules: &[Module], time_ns: u64) -> Vec<u8> {
     let mut texts = Texts(vec![String::new()]);
     let mut out = Message::default();
-    for (field, (name, unit)) in
-        TYPES.map(|it| (1, it)).into_iter().chain([(11, ("space", "bytes"))])
-    {
+    for (field, (name, unit)) in TYPES.map(|it| (1, it)).into_iter().chain([(11, ("space", "bytes"))]) {
         let kind = [(1, texts.number(name)), (2, texts.number(unit))];
         out.bytes(field, &Message::default().numbers(&kind).0);
     }
@@ -218,14 +202,7 @@ fn message(stacks: &[Stack], modules: &[Module], time_ns: u64) -> Vec<u8> {
     }
     for (id, module) in (1..).zip(modules) {
         let (file, build_id) = (texts.number(&module.file), texts.number(&module.build_id));
-        let numbers = [
-            (1, id),
-            (2, module.start),
-            (3, module.end),
-            (4, module.offset),
-            (5, file),
-            (6, build_id),
-        ];
+        let numbers = [(1, id), (2, module.start), (3, module.end), (4, module.offset), (5, file), (6, build_id)];
         out.bytes(3, &Message::default().numbers(&numbers).0);
     }
     for (id, address) in (1..).zip(addresses) {
@@ -254,9 +231,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
         out.extend_from_slice(block);
     }
     let sum = bytes.iter().fold(u32::MAX, |sum, &byte| {
-        (0..8).fold(sum ^ u32::from(byte), |sum, _| {
-            (sum >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(sum & 1))
-        })
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(sum & 1)))
     });
     out.extend((!sum).to_le_bytes());
     out.extend(u32::try_from(bytes.len()).unwrap_or(0).to_le_bytes());

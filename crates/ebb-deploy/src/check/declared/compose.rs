@@ -17,8 +17,7 @@ pub fn services(text: &str) -> Result<Vec<Service>, String> {
 
 fn service(name: &str, line: usize, node: &Node) -> Service {
     let started = [node.get("entrypoint"), node.get("command")].into_iter().flatten();
-    let words: Option<Vec<String>> =
-        started.map(words).reduce(|first, rest| [first, rest].concat());
+    let words: Option<Vec<String>> = started.map(words).reduce(|first, rest| [first, rest].concat());
     let volumes = node.get("volumes").map(Node::items).unwrap_or_default();
     Service {
         name: name.to_owned(),
@@ -87,8 +86,5 @@ fn mount(node: &Node) -> Option<Mount> {
     };
     let is_known = |it: &&str| !it.starts_with(['/', '~']) && !it.contains('$');
     let from = from.filter(is_known);
-    Some(Mount {
-        from: from.map(|it| it.strip_prefix("./").unwrap_or(it).to_owned()),
-        to: to.to_owned(),
-    })
+    Some(Mount { from: from.map(|it| it.strip_prefix("./").unwrap_or(it).to_owned()), to: to.to_owned() })
 }

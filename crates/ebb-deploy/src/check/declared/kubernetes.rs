@@ -41,8 +41,7 @@ fn kind(object: &Node) -> &str {
 }
 
 /// Objects with a template of their pods.
-const OF_TEMPLATES: &str =
-    "Deployment StatefulSet DaemonSet ReplicaSet ReplicationController Job Rollout Service";
+const OF_TEMPLATES: &str = "Deployment StatefulSet DaemonSet ReplicaSet ReplicationController Job Rollout Service";
 
 /// The specification of the pods that an object makes.
 fn pod(object: &Node) -> Option<&Node> {

@@ -28,9 +28,7 @@ pub fn processes(text: &str) -> Result<Vec<Process>, String> {
         if line.trim_start().is_empty() || line.trim_start().starts_with('#') {
             continue;
         }
-        let is_name = |it: &str| {
-            !it.is_empty() && it.chars().all(|it| it.is_alphanumeric() || "-_".contains(it))
-        };
+        let is_name = |it: &str| !it.is_empty() && it.chars().all(|it| it.is_alphanumeric() || "-_".contains(it));
         let parts = line.split_once(':');
         let parts = parts.filter(|(name, command)| is_name(name) && !command.trim().is_empty());
         let Some((name, command)) = parts else {
@@ -66,8 +64,7 @@ fn process(name: &str, line: usize, command: &str, from: usize) -> Process {
         }
         rest = after.trim_start();
     }
-    let is_simple = !command.contains([';', '&', '|', '(', ')', '<', '>', '\n', '`'])
-        && !command.contains("$(");
+    let is_simple = !command.contains([';', '&', '|', '(', ')', '<', '>', '\n', '`']) && !command.contains("$(");
     Process {
         service: Service {
             name: name.to_owned(),

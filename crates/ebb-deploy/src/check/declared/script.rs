@@ -33,15 +33,15 @@ const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
 /// Commands of the shell itself, and such as only prepare: not what a script is there to start.
 const BUILTINS: [&str; 28] = [
-    ":", ".", "[", "[[", "alias", "cd", "declare", "echo", "eval", "exit", "export", "false",
-    "hash", "kill", "local", "printf", "read", "readonly", "return", "set", "shift", "source",
-    "test", "trap", "true", "ulimit", "umask", "wait",
+    ":", ".", "[", "[[", "alias", "cd", "declare", "echo", "eval", "exit", "export", "false", "hash", "kill", "local",
+    "printf", "read", "readonly", "return", "set", "shift", "source", "test", "trap", "true", "ulimit", "umask",
+    "wait",
 ];
 
 /// Whether a file with this name and text is a script.
 pub fn is_like(name: &str, text: &str) -> bool {
-    let is_named = [".sh", ".bash"].iter().any(|it| name.ends_with(it))
-        || matches!(name, "entrypoint" | "docker-entrypoint");
+    let is_named =
+        [".sh", ".bash"].iter().any(|it| name.ends_with(it)) || matches!(name, "entrypoint" | "docker-entrypoint");
     text.starts_with("#!") || is_named
 }
 
@@ -55,8 +55,7 @@ impl Script {
             return Err(format!("it is a script for {other}, not for a shell"));
         }
         let commands = commands::commands(text)?;
-        let words =
-            |it: &Command| -> Vec<&str> { it.words.iter().map(|at| &text[at.clone()]).collect() };
+        let words = |it: &Command| -> Vec<&str> { it.words.iter().map(|at| &text[at.clone()]).collect() };
         let start = start(&commands, &words);
         let mut sets = Vec::new();
         let mut exported: Vec<&str> = Vec::new();
@@ -71,9 +70,7 @@ impl Script {
                 ["export", ..] => (true, 1),
                 ["declare" | "typeset", "-x", ..] => (true, 2),
                 ["set", options @ ..] => {
-                    let is_a = |it: &&str| {
-                        it.starts_with('-') && !it.starts_with("--") && it.contains('a')
-                    };
+                    let is_a = |it: &&str| it.starts_with('-') && !it.starts_with("--") && it.contains('a');
                     exports_all |= options.contains(&"allexport") || options.iter().any(is_a);
                     continue;
                 }
@@ -146,8 +143,7 @@ impl Script {
 /// The program that reads a script which is not for a shell.
 fn other_interpreter(text: &str) -> Option<&str> {
     let line = text.strip_prefix("#!")?.lines().next().unwrap_or_default();
-    let words: Vec<&str> =
-        line.split_whitespace().map(|it| it.rsplit('/').next().unwrap_or(it)).collect();
+    let words: Vec<&str> = line.split_whitespace().map(|it| it.rsplit('/').next().unwrap_or(it)).collect();
     if words.iter().any(|it| SHELLS.contains(it)) {
         return None;
     }
@@ -159,10 +155,7 @@ fn other_interpreter(text: &str) -> Option<&str> {
 
 /// The command that becomes the service: the first `exec` that always runs, else the last command of such that
 /// is no builtin.
-fn start<'a>(
-    commands: &'a [Command],
-    words: &dyn Fn(&'a Command) -> Vec<&'a str>,
-) -> Option<usize> {
+fn start<'a>(commands: &'a [Command], words: &dyn Fn(&'a Command) -> Vec<&'a str>) -> Option<usize> {
     let plain = || {
         let all = commands.iter().enumerate();
         all.filter(|(_, it)| it.is_plain).map(|(number, it)| (number, words(it)))
@@ -174,9 +167,7 @@ fn start<'a>(
     let exec = plain().find(|(_, words)| is_exec(words));
     let program = |words: &[&str]| {
         let first = words.iter().find(|it| assigned(it).is_none());
-        first.is_some_and(|it| {
-            !BUILTINS.contains(it) && !matches!(*it, "exec" | "typeset" | "unset")
-        })
+        first.is_some_and(|it| !BUILTINS.contains(it) && !matches!(*it, "exec" | "typeset" | "unset"))
     };
     let last = || plain().filter(|(_, words)| program(words)).last();
     Some(exec.or_else(last)?.0)
@@ -186,16 +177,14 @@ fn start<'a>(
 pub(super) fn assigned(word: &str) -> Option<&str> {
     let name = &word[..word.find('=')?];
     let is_first = |it: char| it.is_ascii_alphabetic() || it == '_';
-    let is_name = name.starts_with(is_first)
-        && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
+    let is_name = name.starts_with(is_first) && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
     is_name.then_some(name)
 }
 
 /// The `LD_PRELOAD` that a command alone is given; what passes on the old value is none.
 fn given_to(command: &Command, words: &[&str]) -> Option<(usize, String)> {
     let is_set = words.iter().all(|it| assigned(it).is_some());
-    let is_declared =
-        matches!(words.first(), Some(&("export" | "declare" | "typeset" | "local" | "readonly")));
+    let is_declared = matches!(words.first(), Some(&("export" | "declare" | "typeset" | "local" | "readonly")));
     if is_set || is_declared {
         return None;
     }
@@ -258,7 +247,8 @@ fn of_script(name: &str, text: &str, sets: &[Set], start: Option<&Start>) -> Vec
         remarks.push(Remark::error(line, Id::EntrypointBypassed, what).as_note());
     }
     if text.contains("\r\n") {
-        let what = "the lines end with a carriage return, which the kernel and the shell treat as part of a name or value";
+        let what =
+            "the lines end with a carriage return, which the kernel and the shell treat as part of a name or value";
         remarks.push(Remark::error(1, Id::LineEnds, what).as_note());
     }
     remarks
@@ -293,9 +283,7 @@ fn is_option(code: &str) -> bool {
     let code = code.split(" #").next().unwrap_or_default().trim_end();
     let mut words = code.split_whitespace();
     let is_word = |it: &str| {
-        it.bytes().all(|it| it.is_ascii_alphabetic() || matches!(it, b'-' | b'+'))
-            && it != "-"
-            && it != "--"
+        it.bytes().all(|it| it.is_ascii_alphabetic() || matches!(it, b'-' | b'+')) && it != "-" && it != "--"
     };
     words.next() == Some("set")
         && words.clone().next().is_some_and(|it| it.starts_with(['-', '+']))
@@ -317,9 +305,7 @@ mod tests {
             let why = Script::parse(Path::new("x"), &format!("{line}\n")).unwrap_err();
             assert!(why.contains(who), "{why}");
         }
-        for shell in
-            ["/bin/sh -e", " /usr/bin/env bash", "/usr/bin/with-contenv bash", "/bin/busybox sh"]
-        {
+        for shell in ["/bin/sh -e", " /usr/bin/env bash", "/usr/bin/with-contenv bash", "/bin/busybox sh"] {
             assert!(Script::parse(Path::new("x"), &format!("#!{shell}\n")).is_ok(), "{shell}");
         }
     }

@@ -96,17 +96,11 @@ pub fn programs(text: &str) -> Result<Vec<Program>, String> {
         return Ok(found);
     }
     let elsewhere = named("include").and_then(|it| it.option("files"));
-    let files =
-        elsewhere.map(|it| format!(": name the file of the program, one of {}", value(text, it)));
+    let files = elsewhere.map(|it| format!(": name the file of the program, one of {}", value(text, it)));
     Err(format!("it has no [program:NAME]{}", files.unwrap_or_default()))
 }
 
-fn program(
-    text: &str,
-    section: &Section,
-    name: &str,
-    shared: Option<&Environment>,
-) -> Result<Program, String> {
+fn program(text: &str, section: &Section, name: &str, shared: Option<&Environment>) -> Result<Program, String> {
     let own = section.environment(text)?;
     let pairs = shared.into_iter().chain(&own).flat_map(|it| &it.pairs);
     let env = pairs.map(|pair| Variable {
@@ -121,13 +115,7 @@ fn program(
     });
     let is_spaced = section.options.last().is_some_and(|it| it.is_spaced);
     Ok(Program {
-        service: Service {
-            name: name.to_owned(),
-            line: section.line,
-            env: env.collect(),
-            start,
-            ..Service::default()
-        },
+        service: Service { name: name.to_owned(), line: section.line, env: env.collect(), start, ..Service::default() },
         own,
         last: section.last,
         indent: section.indent.clone(),
@@ -176,11 +164,8 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
             continue;
         }
         indent = own_indent;
-        let header = code
-            .strip_prefix('[')
-            .and_then(|it| it.rsplit_once(']'))
-            .map(|it| it.0)
-            .filter(|it| !it.is_empty());
+        let header =
+            code.strip_prefix('[').and_then(|it| it.rsplit_once(']')).map(|it| it.0).filter(|it| !it.is_empty());
         if let Some(header) = header {
             in_option = false;
             let known = sections.iter().position(|it| it.header == header);

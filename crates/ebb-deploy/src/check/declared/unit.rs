@@ -42,8 +42,7 @@ impl Unit {
             while whole.ends_with('\\') {
                 whole.pop();
                 whole.push(' ');
-                match lines.by_ref().map(|(_, it)| it.trim()).find(|it| !it.starts_with(['#', ';']))
-                {
+                match lines.by_ref().map(|(_, it)| it.trim()).find(|it| !it.starts_with(['#', ';'])) {
                     Some(next) => whole.push_str(next),
                     None => break,
                 }

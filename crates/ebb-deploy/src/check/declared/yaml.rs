@@ -70,22 +70,14 @@ pub fn parse(text: &str) -> Result<Documents, String> {
                 documents.shared.push(anchor);
                 (Kind::Alias(anchor), 0)
             }
-            Event::Scalar(value, style, anchor, _) => {
-                (Kind::Scalar(value.into_owned(), style), anchor)
-            }
-            Event::MappingStart(anchor, _) => {
-                (Kind::Mapping(Vec::new(), style(text, &bytes, span)), anchor)
-            }
-            Event::SequenceStart(anchor, _) => {
-                (Kind::Sequence(Vec::new(), style(text, &bytes, span)), anchor)
-            }
+            Event::Scalar(value, style, anchor, _) => (Kind::Scalar(value.into_owned(), style), anchor),
+            Event::MappingStart(anchor, _) => (Kind::Mapping(Vec::new(), style(text, &bytes, span)), anchor),
+            Event::SequenceStart(anchor, _) => (Kind::Sequence(Vec::new(), style(text, &bytes, span)), anchor),
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut done) = open.pop() else {
                     return Err("a collection ends without a beginning".to_owned());
                 };
-                if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) =
-                    done.node.kind
-                {
+                if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) = done.node.kind {
                     // The bracket: the reported end may be that of a comment after it.
                     done.node.at.end = (bytes.at(span.start.index()) + 1).min(text.len());
                 }
@@ -105,9 +97,7 @@ pub fn parse(text: &str) -> Result<Documents, String> {
         if let Kind::Mapping(_, Style::Flow) | Kind::Sequence(_, Style::Flow) = node.kind {
             node.at.start = node.at.end.saturating_sub(1);
         }
-        if let Kind::Scalar(_, quote @ (ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted)) =
-            &node.kind
-        {
+        if let Kind::Scalar(_, quote @ (ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted)) = &node.kind {
             node.at.end = end_of_quoted(text, node.at.clone(), *quote);
         }
         if let Kind::Scalar(_, ScalarStyle::Plain) = &node.kind {
@@ -182,10 +172,7 @@ struct Places {
 
 impl Places {
     fn of(text: &str) -> Self {
-        Self {
-            bytes: (!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).collect()),
-            length: text.len(),
-        }
+        Self { bytes: (!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).collect()), length: text.len() }
     }
 
     fn at(&self, index: usize) -> usize {
@@ -276,7 +263,8 @@ impl Node {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# ü\na:\n  b: \"x\"   # tail\n  'c': [1, \"2\"] # more\n  d:\n  - e\n---\nf: &g {h: i}\nj: *g\n";
+    const TEXT: &str =
+        "# ü\na:\n  b: \"x\"   # tail\n  'c': [1, \"2\"] # more\n  d:\n  - e\n---\nf: &g {h: i}\nj: *g\n";
 
     #[test]
     fn every_node_knows_its_bytes() {
@@ -296,16 +284,13 @@ mod tests {
     #[test]
     fn leaves_carry_the_way_to_them() {
         let leaves = parse(TEXT).unwrap().roots[0].leaves();
-        let leaves: Vec<String> =
-            leaves.into_iter().map(|(path, text)| path + "=" + &text).collect();
+        let leaves: Vec<String> = leaves.into_iter().map(|(path, text)| path + "=" + &text).collect();
         assert_eq!(leaves, ["/a/b=x", "/a/c/0=1", "/a/c/1=2", "/a/d/0=e"]);
     }
 
     #[test]
     fn what_is_no_yaml_is_an_error_and_never_a_panic() {
-        for text in
-            ["a: [", "a: b: c", "\t- x", "a: *b", "{", "%YAML 9\n--- x", "? ? ?", "\"", "a: 'b"]
-        {
+        for text in ["a: [", "a: b: c", "\t- x", "a: *b", "{", "%YAML 9\n--- x", "? ? ?", "\"", "a: 'b"] {
             assert!(parse(text).is_err() || !parse(text).unwrap().roots.is_empty(), "{text}");
         }
         assert!(parse(&"[".repeat(5000)).is_err());

@@ -15,9 +15,7 @@ impl Copied {
     /// Whether the file `path` may come from here: by its name, or in a folder that is copied whole.
     pub fn brings(&self, path: &str) -> bool {
         let folder = format!("{}/", self.to.trim_end_matches('/'));
-        let is_whole = |source: &String| {
-            source.ends_with('/') || source == "." || !file_name(source).contains('.')
-        };
+        let is_whole = |source: &String| source.ends_with('/') || source == "." || !file_name(source).contains('.');
         self.names(path) || path.starts_with(&folder) && self.sources.iter().any(is_whole)
     }
 
@@ -46,9 +44,7 @@ impl Copied {
     /// where no single file is named.
     pub fn source_of(&self, path: &str) -> Option<&str> {
         let is_file = |source: &&String| {
-            !source.contains(['*', '?', '[', '$'])
-                && !source.contains("://")
-                && !source.ends_with('/')
+            !source.contains(['*', '?', '[', '$']) && !source.contains("://") && !source.ends_with('/')
         };
         let named = match self.sources.as_slice() {
             [one] if self.to == path => Some(one),

@@ -179,8 +179,7 @@ fn piece(text: &str, starts: &[usize], start: usize, user: Option<String>) -> Pi
 }
 
 fn find(stages: &[Stage], name: &str) -> Option<usize> {
-    let is_called =
-        |stage: &Stage| stage.name.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name));
+    let is_called = |stage: &Stage| stage.name.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name));
     stages.iter().rposition(is_called)
 }
 
@@ -262,18 +261,12 @@ fn copied(from: Option<&str>, sources: &[Source<'_>], to: &str, known: &Known) -
         Source::Path(path) => Some(expand(&path.value, known)),
         _ => None,
     };
-    Copied {
-        from: from.map(str::to_owned),
-        sources: sources.iter().filter_map(path).collect(),
-        to: expand(to, known),
-    }
+    Copied { from: from.map(str::to_owned), sources: sources.iter().filter_map(path).collect(), to: expand(to, known) }
 }
 
 fn words(command: &Command<'_>) -> Words {
     match command {
-        Command::Exec(words) => {
-            Words::Exec(words.value.iter().map(|it| it.value.to_string()).collect())
-        }
+        Command::Exec(words) => Words::Exec(words.value.iter().map(|it| it.value.to_string()).collect()),
         Command::Shell(text) => Words::Shell(text.value.replace("\\\n", " ")),
         _ => Words::Shell(String::new()),
     }
@@ -306,10 +299,7 @@ mod tests {
         let stages = Stages::parse(text).unwrap();
         let pieces = &stages.chain(None).unwrap()[0].pieces;
         let texts: Vec<&str> = pieces.iter().map(|it| &text[it.at.clone()]).collect();
-        assert_eq!(
-            texts,
-            ["FROM a", "RUN x \\\n  # inside\n  && y", "USER app # z", "RUN <<E\n# in it\nE"]
-        );
+        assert_eq!(texts, ["FROM a", "RUN x \\\n  # inside\n  && y", "USER app # z", "RUN <<E\n# in it\nE"]);
         assert_eq!(pieces[3].keyword, "RUN");
     }
 

@@ -51,11 +51,7 @@ impl Image<'_> {
     /// How the image asks for an allocator; where it does not, why not.
     pub(super) fn request(&self) -> (Option<Request>, Vec<Finding>) {
         let start = self.start.as_ref();
-        let by_start = |text: &str, start: &Start| Request {
-            text: text.to_owned(),
-            line: start.line,
-            by_shell: true,
-        };
+        let by_start = |text: &str, start: &Start| Request { text: text.to_owned(), line: start.line, by_shell: true };
         if let Some(start) = start
             && let Some(name) = start.through_ebb()
         {
@@ -97,8 +93,7 @@ impl Image<'_> {
                 }
             }
             for copy in &stage.copies {
-                let Some(from) = copy.value.from.as_deref().and_then(|it| self.stages.named(it))
-                else {
+                let Some(from) = copy.value.from.as_deref().and_then(|it| self.stages.named(it)) else {
                     continue;
                 };
                 let started = |source: &String| start.names(&copy.value.target_of(source));
@@ -207,10 +202,7 @@ pub fn set_by_script(text: &str) -> Option<SetByScript> {
     let sets = || script.sets_of("LD_PRELOAD");
     if let Some(set) = sets().find(|it| it.is_exported).or(sets().next()) {
         let written = || text[set.at.clone()].to_owned();
-        return Some(SetByScript {
-            value: set.value.clone().unwrap_or_else(written),
-            exported: set.is_exported,
-        });
+        return Some(SetByScript { value: set.value.clone().unwrap_or_else(written), exported: set.is_exported });
     }
     let (_, value) = script.given.into_iter().next()?;
     Some(SetByScript { value, exported: true })

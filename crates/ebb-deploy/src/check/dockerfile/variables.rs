@@ -131,10 +131,7 @@ mod tests {
     #[test]
     fn both_forms_of_env_are_read() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(
-            assignments("A=1 B=\"x y\" C=\\$LIB"),
-            [pair("A", "1"), pair("B", "x y"), pair("C", "$LIB")]
-        );
+        assert_eq!(assignments("A=1 B=\"x y\" C=\\$LIB"), [pair("A", "1"), pair("B", "x y"), pair("C", "$LIB")]);
         assert_eq!(assignments("A b c"), [pair("A", "b c")]);
         assert_eq!(assignments("A"), [pair("A", "")]);
     }

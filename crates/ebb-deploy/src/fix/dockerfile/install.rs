@@ -43,14 +43,10 @@ pub(super) struct Manager {
 
 const APT: Manager = Manager {
     commands: &[&["apt-get", "install"], &["apt", "install"]],
-    run: (
-        "RUN apt-get update && apt-get install -y --no-install-recommends ",
-        " && rm -rf /var/lib/apt/lists/*",
-    ),
+    run: ("RUN apt-get update && apt-get install -y --no-install-recommends ", " && rm -rf /var/lib/apt/lists/*"),
 };
 const APK: Manager = Manager { commands: &[&["apk", "add"]], run: ("RUN apk add --no-cache ", "") };
-const DNF: Manager =
-    Manager { commands: &[&["dnf", "install"]], run: ("RUN dnf install -y ", " && dnf clean all") };
+const DNF: Manager = Manager { commands: &[&["dnf", "install"]], run: ("RUN dnf install -y ", " && dnf clean all") };
 
 /// Releases of Debian and Ubuntu by the names in tags, before and after libraries were renamed for 64-bit time.
 const RELEASES: [&str; 2] = ["bullseye bookworm focal jammy", "trixie forky noble plucky questing"];
@@ -59,12 +55,7 @@ const NUMBERS: [&str; 2] = ["11 12 20.04 22.04", "13 24.04 25.04 25.10"];
 
 impl Source {
     /// The way that this image has.
-    pub(super) fn of(
-        desired: &Desired,
-        base: Base<'_>,
-        at: &At<'_>,
-        is_named: bool,
-    ) -> Result<Self, Refused> {
+    pub(super) fn of(desired: &Desired, base: Base<'_>, at: &At<'_>, is_named: bool) -> Result<Self, Refused> {
         if let Some(release) = &desired.release {
             return Ok(Source::of_release(release, at, is_named));
         }
@@ -75,9 +66,7 @@ impl Source {
         if let Some(image) = base.name().strip_prefix("gcr.io/distroless/") {
             return distroless(desired, image);
         }
-        let runs = |command: &str| {
-            at.chain.iter().flat_map(|it| &it.runs).any(|run| run.value.contains(command))
-        };
+        let runs = |command: &str| at.chain.iter().flat_map(|it| &it.runs).any(|run| run.value.contains(command));
         let is_musl = base.libc() == Some(ebb_process::elf::Libc::Musl);
         if is_musl || runs("apk add") {
             return Ok(Source::Package(&APK, packages.alpine));
@@ -119,12 +108,7 @@ impl Source {
     }
 
     /// The edits that install the library; `spelling` is its name in LD_PRELOAD.
-    pub(super) fn edits(
-        &self,
-        desired: &Desired,
-        at: &At<'_>,
-        spelling: &str,
-    ) -> Result<Vec<Edit>, Refused> {
+    pub(super) fn edits(&self, desired: &Desired, at: &At<'_>, spelling: &str) -> Result<Vec<Edit>, Refused> {
         let name = desired.allocator;
         let (own_folder, own_file) = LIBRARY.rsplit_once('/').unwrap_or_default();
         let folder = spelling.rsplit_once('/').map_or(own_folder, |it| it.0);
@@ -137,8 +121,7 @@ impl Source {
             Source::Image => {
                 let image = desired.release.as_ref().and_then(|it| it.image.as_ref());
                 let image = image.ok_or_else(unnamed)?;
-                let file =
-                    Some(file_name(spelling)).filter(|it| *it != own_file).unwrap_or_default();
+                let file = Some(file_name(spelling)).filter(|it| *it != own_file).unwrap_or_default();
                 let line = format!("COPY --from={image} {LIBRARY} {folder}/{file}");
                 let why = "copies the library of the release, for the architecture of the build; it works with glibc and musl";
                 Ok(vec![Edit::below(at.text, at.behind.at.end, &[line], why)])
@@ -181,26 +164,21 @@ impl Source {
 
     pub(super) fn notes(&self, desired: &Desired) -> Vec<String> {
         if let (Source::Package(_, package), Some(_)) = (self, &desired.release) {
-            return vec![format!(
-                "apt needs a source that has {package}: a repository with the release's .deb files"
-            )];
+            return vec![format!("apt needs a source that has {package}: a repository with the release's .deb files")];
         }
         if *self != Source::Unknown {
             return Vec::new();
         }
         let (name, packages) = (desired.allocator, desired.allocator.packages().all().join(", "));
-        vec![format!(
-            "it is not known how the base image installs packages: install {name} in it ({packages})"
-        )]
+        vec![format!("it is not known how the base image installs packages: install {name} in it ({packages})")]
     }
 }
 
 /// No digest is known but that of the user.
 fn unnamed() -> Refused {
     let what = "the digest of the release's image is not known";
-    let how = format!(
-        "name it with --library-image {IMAGE}@sha256:..., as in the release's ebbmalloc-VERSION-image.digest"
-    );
+    let how =
+        format!("name it with --library-image {IMAGE}@sha256:..., as in the release's ebbmalloc-VERSION-image.digest");
     Refused::not_understood(what).remedy(how)
 }
 
@@ -287,8 +265,7 @@ fn debian_package(desired: &Desired, base: Base<'_>) -> Result<&'static str, Ref
         return Ok(packages.debian);
     }
     let is_system = matches!(base.name(), "debian" | "ubuntu");
-    let is_of =
-        |releases: &str| base.tag().split('-').any(|part| releases.split(' ').any(|it| it == part));
+    let is_of = |releases: &str| base.tag().split('-').any(|part| releases.split(' ').any(|it| it == part));
     let era = |at: usize| is_of(RELEASES[at]) || is_system && is_of(NUMBERS[at]);
     if era(1) {
         return Ok(packages.debian_t64);
@@ -316,9 +293,7 @@ fn distroless(desired: &Desired, image: &str) -> Result<Source, Refused> {
     if needs_cpp && !has_cpp {
         let name = desired.allocator;
         return Err(Refused::cannot(
-            format!(
-                "{name} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start"
-            ),
+            format!("{name} needs libstdc++, which gcr.io/distroless/{image} does not have: no program would start"),
             "build on gcr.io/distroless/cc, or choose ebbmalloc or mimalloc, which do not need it",
         ));
     }

@@ -3,16 +3,13 @@
 use super::place::{At, leaves_root};
 
 /// What puts packages elsewhere than where programs on the PATH are, and what is no plain list of commands.
-const ELSEWHERE: [&str; 9] =
-    ["<<", "`", "venv", "activate", "--target", " -t ", "--prefix", "--user ", "--root="];
+const ELSEWHERE: [&str; 9] = ["<<", "`", "venv", "activate", "--target", " -t ", "--prefix", "--user ", "--root="];
 
 /// Options that count for every package.
-const FLAGS: [&str; 6] =
-    ["--no-cache-dir", "--no-cache", "--break-system-packages", "--system", "-q", "--quiet"];
+const FLAGS: [&str; 6] = ["--no-cache-dir", "--no-cache", "--break-system-packages", "--system", "-q", "--quiet"];
 
 /// The same, with a value.
-const INDEXES: [&str; 6] =
-    ["-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--trusted-host"];
+const INDEXES: [&str; 6] = ["-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--trusted-host"];
 
 /// The command by which the image installs packages as root and for the interpreter on the PATH, with the options that
 /// count for another package, too.
@@ -59,10 +56,7 @@ mod tests {
     fn the_command_has_the_options_that_count_for_every_package() {
         for (run, expected) in [
             ("RUN pip install flask", Some("pip install")),
-            (
-                "RUN pip install --no-cache-dir -r requirements.txt",
-                Some("pip install --no-cache-dir"),
-            ),
+            ("RUN pip install --no-cache-dir -r requirements.txt", Some("pip install --no-cache-dir")),
             (
                 "RUN apt-get update && pip3 install -q \\\n  # why\n  -i http://i/ -U a && x -q",
                 Some("pip3 install -q -i http://i/"),
@@ -71,10 +65,7 @@ mod tests {
                 "RUN python3 -m pip install --index-url=http://i/ a",
                 Some("python3 -m pip install --index-url=http://i/"),
             ),
-            (
-                "RUN --mount=type=cache,target=/c uv pip install --system a",
-                Some("uv pip install --system"),
-            ),
+            ("RUN --mount=type=cache,target=/c uv pip install --system a", Some("uv pip install --system")),
             ("RUN /opt/x/bin/python -m pip install a", None),
             ("RUN /opt/x/bin/pip install a", None),
             ("RUN uv sync", None),

@@ -31,8 +31,7 @@ fn words(text: &str, at: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start: Option<usize> = None;
     let mut quote = None;
-    let mut letters =
-        text[at.clone()].char_indices().map(|(place, it)| (at.start + place, it)).peekable();
+    let mut letters = text[at.clone()].char_indices().map(|(place, it)| (at.start + place, it)).peekable();
     let mut at_line_start = false;
     while let Some((place, letter)) = letters.next() {
         if at_line_start && letter == '#' && quote.is_none() {
@@ -43,8 +42,7 @@ fn words(text: &str, at: Range<usize>) -> Vec<Range<usize>> {
         at_line_start = letter == '\n' || at_line_start && letter.is_whitespace();
         match (quote, letter) {
             (_, '\\') => {
-                let is_continued =
-                    text[place + 1..at.end].trim_start_matches([' ', '\t', '\r']).starts_with('\n');
+                let is_continued = text[place + 1..at.end].trim_start_matches([' ', '\t', '\r']).starts_with('\n');
                 if is_continued && quote.is_none() {
                     found.extend(start.take().map(|it| it..place));
                 } else {

@@ -28,22 +28,9 @@ pub enum Flavour {
 /// The compiler must not look through allocations: what it removes is not tested, and misuse
 /// would become a warning.
 const FLAGS: &[&str] = &[
-    "-O1",
-    "-g",
-    "-pthread",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-Wno-deprecated-declarations",
-    "-Wno-free-nonheap-object",
-    "-Wno-alloc-size-larger-than",
-    "-fno-builtin-malloc",
-    "-fno-builtin-calloc",
-    "-fno-builtin-realloc",
-    "-fno-builtin-free",
-    "-fno-builtin-aligned_alloc",
-    "-fno-builtin-memalign",
-    "-fno-builtin-posix_memalign",
+    "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-Wno-free-nonheap-object",
+    "-Wno-alloc-size-larger-than", "-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc",
+    "-fno-builtin-free", "-fno-builtin-aligned_alloc", "-fno-builtin-memalign", "-fno-builtin-posix_memalign",
 ];
 
 /// The executable of `tests/programs/NAME.c` (or `.cpp`); NAME may have a folder before it.
@@ -89,8 +76,7 @@ pub fn program_with(name: &str, flavour: Flavour, extra: &[&str]) -> PathBuf {
 
 /// The shared object of `tests/programs/NAME.c`.
 pub fn shared_object(name: &str, extra: &[&str]) -> PathBuf {
-    let mut arguments =
-        vec!["-shared".to_owned(), "-fPIC".to_owned(), source(name).display().to_string()];
+    let mut arguments = vec!["-shared".to_owned(), "-fPIC".to_owned(), source(name).display().to_string()];
     arguments.extend(extra.iter().map(|&one| one.to_owned()));
     compile(&format!("lib{name}.so"), "cc", arguments)
 }
@@ -115,11 +101,8 @@ fn compile(output_name: &str, compiler: &str, arguments: Vec<String>) -> PathBuf
     };
     slot.0
         .get_or_init(|| {
-            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-                "preload-{}-{}",
-                std::process::id(),
-                slot.1
-            ));
+            let folder =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}-{}", std::process::id(), slot.1));
             std::fs::create_dir_all(&folder).expect("a folder for compiled programs");
             let output = folder.join(output_name);
             require(compiler, package_of(compiler));
@@ -130,11 +113,7 @@ fn compile(output_name: &str, compiler: &str, arguments: Vec<String>) -> PathBuf
                 .arg(&output)
                 .output()
                 .expect("the compiler can be run");
-            assert!(
-                made.status.success(),
-                "{compiler} {arguments:?}:\n{}",
-                String::from_utf8_lossy(&made.stderr)
-            );
+            assert!(made.status.success(), "{compiler} {arguments:?}:\n{}", String::from_utf8_lossy(&made.stderr));
             output
         })
         .clone()

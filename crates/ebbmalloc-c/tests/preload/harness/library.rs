@@ -14,8 +14,7 @@ pub fn library() -> &'static Path {
             Some(named) => PathBuf::from(named),
             None => build("build", profile(), &[]).join("libebbmalloc.so"),
         };
-        file.canonicalize()
-            .unwrap_or_else(|error| panic!("no library under test at {}: {error}", file.display()))
+        file.canonicalize().unwrap_or_else(|error| panic!("no library under test at {}: {error}", file.display()))
     })
 }
 
@@ -33,9 +32,7 @@ pub fn archive() -> &'static Path {
 /// Whether another allocator than ebbmalloc is under test.
 pub fn is_foreign() -> bool {
     env::var_os("EBB_TEST_PRELOAD").is_some_and(|named| {
-        !Path::new(&named)
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("libebbmalloc"))
+        !Path::new(&named).file_name().is_some_and(|name| name.to_string_lossy().starts_with("libebbmalloc"))
     })
 }
 

@@ -43,8 +43,7 @@ impl Scratch {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("scratch-{}-{number}", std::process::id()));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("scratch-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).expect("a scratch folder");
         Self(folder)
     }
@@ -184,12 +183,7 @@ impl Run {
     fn command(&self) -> Command {
         let mut environment = self.environment.clone();
         if !self.preload.is_empty() {
-            let list = self
-                .preload
-                .iter()
-                .map(|object| object.as_os_str())
-                .collect::<Vec<_>>()
-                .join(OsStr::new(":"));
+            let list = self.preload.iter().map(|object| object.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"));
             environment.push(("LD_PRELOAD".into(), list));
         }
         // The first, so that a run that names another library says so.
@@ -259,9 +253,9 @@ impl Run {
             status,
             stdout: stdout.join().expect("the reader does not panic"),
             stderr: stderr.join().expect("the reader does not panic"),
-            testimony: self.witness.map(|scratch| {
-                fs::read_to_string(scratch.path().join("witness")).unwrap_or_default()
-            }),
+            testimony: self
+                .witness
+                .map(|scratch| fs::read_to_string(scratch.path().join("witness")).unwrap_or_default()),
         }
     }
 }
@@ -277,10 +271,7 @@ fn drain(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
 
 /// Kills the child's process group: the child leads it.
 fn end_group(child: &mut Child) {
-    let _ = Command::new("kill")
-        .args(["-KILL", "--", &format!("-{}", child.id())])
-        .stderr(Stdio::null())
-        .status();
+    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).stderr(Stdio::null()).status();
     let _ = child.wait();
 }
 
@@ -298,8 +289,7 @@ impl Running {
     /// Whether the library is mapped in this process of the program.
     pub fn maps_library(&self, process: u32) -> bool {
         let wanted = self.run.preload.first().expect("a preloaded program");
-        fs::read_to_string(format!("/proc/{process}/maps"))
-            .is_ok_and(|maps| maps.contains(&*wanted.to_string_lossy()))
+        fs::read_to_string(format!("/proc/{process}/maps")).is_ok_and(|maps| maps.contains(&*wanted.to_string_lossy()))
     }
 }
 
@@ -355,10 +345,7 @@ impl Outcome {
             .collect();
         assert!(!seen.is_empty(), "{executable} never ran: {testimony}");
         let wanted = library().to_string_lossy();
-        assert!(
-            seen.iter().all(|&(_, file)| file == wanted),
-            "malloc of {executable} came from elsewhere: {seen:?}"
-        );
+        assert!(seen.iter().all(|&(_, file)| file == wanted), "malloc of {executable} came from elsewhere: {seen:?}");
         self
     }
 
@@ -376,12 +363,7 @@ impl Outcome {
             Some(status) => status.to_string(),
             None => "killed at its time limit".to_owned(),
         };
-        format!(
-            "{}: {end}\n--- stdout\n{}\n--- stderr\n{}",
-            self.name,
-            tail(&self.stdout),
-            tail(&self.stderr)
-        )
+        format!("{}: {end}\n--- stdout\n{}\n--- stderr\n{}", self.name, tail(&self.stdout), tail(&self.stderr))
     }
 }
 

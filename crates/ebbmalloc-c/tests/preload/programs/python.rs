@@ -61,11 +61,7 @@ fn its_own_tests() {
     let python = [python(), PathBuf::from("/usr/bin/python3")]
         .into_iter()
         .find(|python| {
-            Run::bare(python)
-                .args(["-c", "import test.test_dict"])
-                .run()
-                .status
-                .is_some_and(|status| status.success())
+            Run::bare(python).args(["-c", "import test.test_dict"]).run().status.is_some_and(|status| status.success())
         })
         .expect("CPython's test suite is not installed: apt-get install libpython3.11-testsuite");
     let scratch = Scratch::new();

@@ -11,7 +11,8 @@ const SHOW: &str = "import sys; print(sys.getallocatedblocks())";
 
 /// Its libpython, if it has one apart from the program.
 fn library_of(python: &Python) -> Option<PathBuf> {
-    let asked = "import sysconfig; print(*map(sysconfig.get_config_var, ('LIBDIR', 'MULTIARCH', 'INSTSONAME')), sep='\\n')";
+    let asked =
+        "import sysconfig; print(*map(sysconfig.get_config_var, ('LIBDIR', 'MULTIARCH', 'INSTSONAME')), sep='\\n')";
     let answer = Run::bare(&python.path).args(["-c", asked]).run().succeeded();
     let lines: Vec<_> = answer.stdout.lines().collect();
     let [folder, architecture, file] = lines[..] else {
@@ -40,15 +41,10 @@ fn expect(run: impl Fn() -> Run, library: &str) {
         ("pymalloc", 1, false),
     ] {
         let outcome = run().args([library, mode]).run().passed();
-        let blocks: Vec<u64> =
-            outcome.stdout.lines().filter_map(|line| line.parse().ok()).collect();
+        let blocks: Vec<u64> = outcome.stdout.lines().filter_map(|line| line.parse().ok()).collect();
         assert_eq!(blocks.len(), interpreters, "{mode}: {}", outcome.describe());
         let counted = if mode == "again" { &blocks[..1] } else { &blocks[..] };
-        assert!(
-            counted.iter().all(|&number| (number == 0) == by_malloc),
-            "{mode}: {}",
-            outcome.describe()
-        );
+        assert!(counted.iter().all(|&number| (number == 0) == by_malloc), "{mode}: {}", outcome.describe());
     }
 }
 
@@ -105,10 +101,7 @@ fn vim() {
     needs!("vim-nox");
     let scratch = Scratch::new();
     let out = scratch.path().join("blocks");
-    let script = format!(
-        "py3 import sys; open('{}', 'w').write(str(sys.getallocatedblocks()))",
-        out.display()
-    );
+    let script = format!("py3 import sys; open('{}', 'w').write(str(sys.getallocatedblocks()))", out.display());
     Run::witnessed(require("vim.nox", "vim-nox"))
         .args(["-u", "NONE", "-es", "-c", &script, "-c", "qall!"])
         .run()
@@ -167,10 +160,8 @@ fn mod_wsgi() {
          WSGIScriptAlias / {file}\n<Directory {folder}>\nRequire all granted\n</Directory>\n"
     );
     let configuration = scratch.file("httpd.conf", &configuration);
-    let server = Run::preloaded(require("apache2", "apache2-bin"))
-        .args(["-DFOREGROUND", "-f"])
-        .arg(&configuration)
-        .spawn();
+    let server =
+        Run::preloaded(require("apache2", "apache2-bin")).args(["-DFOREGROUND", "-f"]).arg(&configuration).spawn();
     answers_zero(port);
     drop(server);
 }

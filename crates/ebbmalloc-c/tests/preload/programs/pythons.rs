@@ -24,8 +24,7 @@ pub struct Python {
 /// All of them. Duplicates by another name are run twice.
 pub fn pythons() -> Vec<Python> {
     let named = env::var("EBB_TEST_PYTHONS").unwrap_or_default();
-    let mut paths: Vec<PathBuf> =
-        named.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+    let mut paths: Vec<PathBuf> = named.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
     if paths.is_empty() {
         paths.push(require("python3", "python3"));
         // Has the library inside, where the one before may be linked with it.
@@ -60,8 +59,7 @@ impl Python {
     /// How many blocks of CPython's own allocator a run has.
     #[track_caller]
     fn own_blocks(&self, run: Run) -> u64 {
-        let outcome =
-            run.args(["-c", "import sys; print(sys.getallocatedblocks())"]).run().succeeded();
+        let outcome = run.args(["-c", "import sys; print(sys.getallocatedblocks())"]).run().succeeded();
         let number = outcome.stdout.trim().parse();
         number.unwrap_or_else(|_| panic!("no number: {}", outcome.describe()))
     }

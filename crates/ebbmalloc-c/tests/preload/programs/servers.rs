@@ -20,9 +20,8 @@ fn redis_under_its_benchmark() {
         .arg(scratch.path())
         .args(["--io-threads", "2", "--activedefrag", "no"])
         .spawn();
-    let client = |arguments: &[&str]| {
-        Run::bare(require("redis-cli", "redis-tools")).args(["-p", &port]).args(arguments).run()
-    };
+    let client =
+        |arguments: &[&str]| Run::bare(require("redis-cli", "redis-tools")).args(["-p", &port]).args(arguments).run();
     wait_until("redis answers", || client(&["ping"]).stdout == "PONG\n");
     assert!(server.maps_library(server.id()), "the preload is not mapped");
     let benchmark = |arguments: &str| {
@@ -56,8 +55,7 @@ fn gunicorn_with_preforked_workers() {
     let gunicorn = require("gunicorn", "gunicorn");
     let python = PathBuf::from("/usr/bin/python3");
     let in_path = gunicorn.starts_with("/usr/bin");
-    let run =
-        if in_path { Run::preloaded(python).arg(&gunicorn) } else { Run::preloaded(&gunicorn) };
+    let run = if in_path { Run::preloaded(python).arg(&gunicorn) } else { Run::preloaded(&gunicorn) };
     let server = run
         .args(["--workers", "4", "--threads", "2", "--preload", "--bind"])
         .arg(format!("127.0.0.1:{port}"))
@@ -86,10 +84,8 @@ fn gunicorn_with_preforked_workers() {
             })
         })
         .collect();
-    let mut workers: Vec<String> = clients
-        .into_iter()
-        .flat_map(|client| client.join().expect("a client's answers are right"))
-        .collect();
+    let mut workers: Vec<String> =
+        clients.into_iter().flat_map(|client| client.join().expect("a client's answers are right")).collect();
     workers.sort();
     workers.dedup();
     assert!(workers.len() > 4, "no worker was replaced: {workers:?}");
@@ -109,10 +105,7 @@ fn haproxy_that_reloads_leaves_no_worker_behind() {
             socket.display()
         ),
     );
-    let server = Run::preloaded(require("haproxy", "haproxy"))
-        .args(["-q", "-W", "-f"])
-        .arg(configuration)
-        .spawn();
+    let server = Run::preloaded(require("haproxy", "haproxy")).args(["-q", "-W", "-f"]).arg(configuration).spawn();
     let workers = || children_of(server.id());
     wait_until("a worker", || workers().len() == 1 && socket.exists());
     for _ in 0..10 {

@@ -99,12 +99,8 @@ fn go_with_cgo() {
 fn bash() {
     let scratch = Scratch::new();
     let script = script(&scratch, "bash.sh");
-    let outcome = Run::witnessed(require("bash", "bash"))
-        .arg(script)
-        .run()
-        .succeeded()
-        .in_charge_of("bash")
-        .in_charge_of("sort");
+    let outcome =
+        Run::witnessed(require("bash", "bash")).arg(script).run().succeeded().in_charge_of("bash").in_charge_of("sort");
     assert_eq!(outcome.stdout, "trapped\n");
 }
 
@@ -114,12 +110,7 @@ fn git() {
     let scratch = Scratch::new();
     let script = script(&scratch, "git.sh");
     require("git", "git");
-    Run::witnessed(require("bash", "bash"))
-        .arg(script)
-        .folder(scratch.path())
-        .run()
-        .succeeded()
-        .in_charge_of("git");
+    Run::witnessed(require("bash", "bash")).arg(script).folder(scratch.path()).run().succeeded().in_charge_of("git");
 }
 
 #[test]
@@ -148,13 +139,7 @@ fn c_compiler() {
         .in_charge_of("cc1")
         .in_charge_of("collect2");
     let expected = scratch.path().join("steps-bare");
-    Run::bare("gcc")
-        .args(["-O2", "-g", "-pipe"])
-        .arg(&file)
-        .arg("-o")
-        .arg(&expected)
-        .run()
-        .succeeded();
+    Run::bare("gcc").args(["-O2", "-g", "-pipe"]).arg(&file).arg("-o").arg(&expected).run().succeeded();
     let compiled = Run::preloaded(&output).run().succeeded().stdout;
     assert_eq!(compiled, Run::bare(&expected).run().succeeded().stdout);
 }
@@ -181,10 +166,7 @@ fn cpp_compiler() {
 #[test]
 fn cargo_build() {
     let scratch = Scratch::new();
-    scratch.file(
-        "Cargo.toml",
-        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
-    );
+    scratch.file("Cargo.toml", "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n");
     script(&scratch, "src/main.rs");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Run::witnessed(cargo)
@@ -195,10 +177,7 @@ fn cargo_build() {
         .run()
         .succeeded()
         .in_charge_of("cargo");
-    let outcome = Run::witnessed(scratch.path().join("target/debug/tiny"))
-        .run()
-        .succeeded()
-        .in_charge_of("tiny");
+    let outcome = Run::witnessed(scratch.path().join("target/debug/tiny")).run().succeeded().in_charge_of("tiny");
     assert_eq!(outcome.stdout, "50000 5940000\n");
 }
 

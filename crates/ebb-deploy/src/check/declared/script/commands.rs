@@ -90,9 +90,8 @@ impl<'a> Reader<'a> {
                 '<' | '>' if !self.rest()[1..].starts_with('(') => self.redirection()?,
                 _ => {
                     let from = self.at;
-                    self.at = word_end(self.text, from).map_err(|(what, at)| {
-                        format!("line {}: {what} is not closed", self.line(at))
-                    })?;
+                    self.at = word_end(self.text, from)
+                        .map_err(|(what, at)| format!("line {}: {what} is not closed", self.line(at)))?;
                     if !std::mem::take(&mut self.is_target) {
                         self.words.push(from..self.at);
                     }
@@ -143,9 +142,8 @@ impl<'a> Reader<'a> {
     fn redirection(&mut self) -> Result<(), String> {
         let rest = self.rest();
         // A number in front belongs to it.
-        let is_number = |it: &Range<usize>| {
-            it.end == self.at && self.text[it.clone()].bytes().all(|it| it.is_ascii_digit())
-        };
+        let is_number =
+            |it: &Range<usize>| it.end == self.at && self.text[it.clone()].bytes().all(|it| it.is_ascii_digit());
         if self.words.last().is_some_and(is_number) {
             self.words.pop();
         }
@@ -159,8 +157,8 @@ impl<'a> Reader<'a> {
         let lead = &rest[2 + usize::from(strips)..];
         let blanks = lead.len() - lead.trim_start_matches([' ', '\t']).len();
         let from = self.at + 2 + usize::from(strips) + blanks;
-        self.at = word_end(self.text, from)
-            .map_err(|(what, at)| format!("line {}: {what} is not closed", self.line(at)))?;
+        self.at =
+            word_end(self.text, from).map_err(|(what, at)| format!("line {}: {what} is not closed", self.line(at)))?;
         let end = self.text[from..self.at].replace(['\'', '"', '\\'], "");
         self.documents.push((end, strips));
         Ok(())
@@ -242,9 +240,7 @@ fn word_end(text: &str, from: usize) -> Result<usize, Unclosed> {
         at = match letter {
             ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' => break,
             '\r' if text[at..].starts_with("\r\n") => break,
-            '<' | '>' if text[at + 1..].starts_with('(') => {
-                closed(text, at, at + 2, ')', Nesting::default())?
-            }
+            '<' | '>' if text[at + 1..].starts_with('(') => closed(text, at, at + 2, ')', Nesting::default())?,
             '<' | '>' => break,
             _ => part_end(text, at, letter, Nesting::default())?,
         };
@@ -283,22 +279,13 @@ fn part_end(text: &str, at: usize, letter: char, around: Nesting) -> Result<usiz
 }
 
 /// The end of what `closer` closes, with everything nested in it.
-fn closed(
-    text: &str,
-    begin: usize,
-    from: usize,
-    closer: char,
-    around: Nesting,
-) -> Result<usize, Unclosed> {
+fn closed(text: &str, begin: usize, from: usize, closer: char, around: Nesting) -> Result<usize, Unclosed> {
     if around.level > MOST_LEVELS {
         return Err(("a deeply nested substitution", begin));
     }
     let mut at = from;
     let in_quotes = closer == '"';
-    let inside = Nesting {
-        level: around.level + 1,
-        is_quoted: in_quotes || closer == '}' && around.is_quoted,
-    };
+    let inside = Nesting { level: around.level + 1, is_quoted: in_quotes || closer == '}' && around.is_quoted };
     while let Some(letter) = text[at..].chars().next() {
         at = match letter {
             _ if letter == closer => return Ok(at + 1),

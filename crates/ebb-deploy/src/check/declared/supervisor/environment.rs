@@ -128,10 +128,8 @@ fn letters(text: &str, pieces: &[Range<usize>]) -> Result<Vec<(Range<usize>, cha
 const LONE_PERCENT: &str = "supervisor refuses it: write %% for a %";
 
 fn tokens(letters: &[(Range<usize>, char)]) -> Result<Vec<Token>, String> {
-    let is_word = |it: char| {
-        it.is_ascii_alphanumeric()
-            || matches!(it, UNKNOWN | '_' | '/' | '.' | '+' | '-' | '(' | ')' | ':')
-    };
+    let is_word =
+        |it: char| it.is_ascii_alphanumeric() || matches!(it, UNKNOWN | '_' | '/' | '.' | '+' | '-' | '(' | ')' | ':');
     let is_quote = |it: char| matches!(it, '"' | '\'');
     let letter = |place: usize| letters.get(place).map(|it| it.1);
     let mut found = Vec::new();
