@@ -237,10 +237,7 @@ impl Reader<'_> {
     fn entries(&self, node: &Node, separator: &str) -> Result<Vec<String>, String> {
         let pair = |(key, value): &(Node, Node)| {
             let key = key.text().unwrap_or_default();
-            match value.is_empty() {
-                true => Ok(key.to_owned()),
-                false => Ok(format!("{key}{separator}{}", self.text(value)?)),
-            }
+            if value.is_empty() { Ok(key.to_owned()) } else { Ok(format!("{key}{separator}{}", self.text(value)?)) }
         };
         match (node.pairs(), node.items()) {
             ([], []) if node.is_empty() => Ok(Vec::new()),

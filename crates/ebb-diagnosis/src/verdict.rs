@@ -162,10 +162,7 @@ fn sentence(
         VerdictKind::NotHeap => format!(
             "Not malloc's heap: {} of {whole} MB of {who}, mostly {main_text}{}.{doubt}",
             megabytes(groups.not_heap),
-            match involves_allocator(snapshot, findings) {
-                true => "",
-                false => ". Another allocator does not change that",
-            }
+            if involves_allocator(snapshot, findings) { "" } else { ". Another allocator does not change that" }
         ),
         VerdictKind::Mixed => format!(
             "Mixed: of {whole} MB of {who}, {} MB are freed and held by the allocator, and {} MB are not malloc's heap; the largest part is {main_text}.{doubt}",

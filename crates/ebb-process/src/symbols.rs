@@ -306,10 +306,7 @@ fn lines<'data>(object: &impl Object<'data>) -> Option<Context<Slice>> {
     if sections.fold(0u64, |sum, it| sum.saturating_add(it.size())) > MOST_DEBUG_BYTES {
         return None;
     }
-    let endian = match object.is_little_endian() {
-        true => RunTimeEndian::Little,
-        false => RunTimeEndian::Big,
-    };
+    let endian = if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let load = |id: SectionId| -> Result<Slice, ()> {
         let bytes = object.section_by_name(id.name()).and_then(|it| section(&it));
         Ok(Slice::new(bytes.unwrap_or_default().into(), endian))

@@ -94,10 +94,7 @@ impl Line {
     /// Of one curve, which is condensed where it has more points than a plot can show.
     pub fn of_one(curve: Vec<(f64, f64)>) -> Line {
         let end_s = curve.last().map_or(0.0, |(at_s, _)| *at_s);
-        let (median, band) = match curve.len() > 2 * POINTS {
-            true => condensed(&curve, end_s),
-            false => (curve, Vec::new()),
-        };
+        let (median, band) = if curve.len() > 2 * POINTS { condensed(&curve, end_s) } else { (curve, Vec::new()) };
         Line { median, band, ..Line::default() }
     }
 }

@@ -66,10 +66,8 @@ pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(
         true => serde_json::to_writer_pretty(&mut out, value),
         false => serde_json::to_writer(&mut out, value),
     };
-    let written = made.map_err(|error| match error.is_io() {
-        true => not_written(error.into()),
-        false => error.into(),
-    });
+    let written =
+        made.map_err(|error| if error.is_io() { not_written(error.into()) } else { error.into() });
     written.and_then(|()| out.write_all(b"\n").and_then(|()| out.flush()).map_err(not_written))
 }
 

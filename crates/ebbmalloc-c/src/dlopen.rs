@@ -78,10 +78,7 @@ extern "C" fn opener(file: *const c_char) -> *const () {
     };
     // SAFETY: a name that is not null is a C string.
     let is_path = !file.is_null() && unsafe { is_plain_path(CStr::from_ptr(file)) };
-    match is_path && !next.is_null() && cpython::may_come() {
-        true => open_and_look as *const (),
-        false => next.cast(),
-    }
+    if is_path && !next.is_null() && cpython::may_come() { open_and_look as *const () } else { next.cast() }
 }
 
 /// Whether the name means the same file for every caller: no search, nothing to expand.

@@ -98,10 +98,7 @@ fn growth(history: &History, live: &Course) -> Option<Growth> {
     let (first, last) = (live.points().next()?.0, live.points().next_back()?.0);
     let span = (last - first) as f64 * history.step_s;
     let is_long = span >= LEAST_DAYS * DAY && history.step_s <= HOUR;
-    let window_s = match is_long {
-        true => HOUR,
-        false => (span / FEW_WINDOWS as f64).max(LEAST_VALUES * history.step_s),
-    };
+    let window_s = if is_long { HOUR } else { (span / FEW_WINDOWS as f64).max(LEAST_VALUES * history.step_s) };
     let mut floors: BTreeMap<i64, f64> = BTreeMap::new();
     for (at, bytes) in live.points() {
         let number = ((at - first) as f64 * history.step_s / window_s) as i64;
@@ -130,9 +127,6 @@ fn is_back(history: &History, groups: &[&Group], in_charge: &InCharge) -> Option
     let then = mean(&returnable, first..(last + 1).min(recent.start))?;
     let (now, used) = (mean(&returnable, recent.clone())?, mean(&usage, recent.clone())?);
     let is_back = now >= WORTH_BYTES.max(WORTH_SHARE * used) && now >= IS_BACK * then;
-    let who = match last >= recent.start {
-        true => "ebbmalloc still serves",
-        false => "ebbmalloc serves no longer",
-    };
+    let who = if last >= recent.start { "ebbmalloc still serves" } else { "ebbmalloc serves no longer" };
     is_back.then(|| format!("{:.0} MB returnable, {:.0} MB while ebbmalloc served; {who}", now / 1e6, then / 1e6))
 }

@@ -18,11 +18,11 @@ use serde_json::Value;
 use harness::{Subject, ebb, output, stderr, stdout};
 
 /// A process that has said that it is ready, ended with the test.
-pub struct Running(Subject);
+struct Running(Subject);
 
 impl Running {
     /// Starts it and waits for its first line. Its stdin stays open as long as it is wanted.
-    pub fn start(command: &mut Command) -> Self {
+    fn start(command: &mut Command) -> Self {
         for name in ["LD_PRELOAD", "MALLOC_CONF", "EBB_CONF"] {
             if !command.get_envs().any(|(set, _)| set == name) {
                 command.env_remove(name);
@@ -35,18 +35,18 @@ impl Running {
     }
 
     /// Its number, as an argument.
-    pub fn pid(&self) -> String {
+    fn pid(&self) -> String {
         self.0.pid()
     }
 }
 
 /// `ebb check --json` with these arguments, and its exit code.
-pub fn check(arguments: &[&str]) -> (Value, i32) {
+fn check(arguments: &[&str]) -> (Value, i32) {
     parsed(&output(ebb().args(["check", "--json"]).args(arguments)))
 }
 
 /// What `ebb check --json` said, and its exit code.
-pub fn parsed(output: &Output) -> (Value, i32) {
+fn parsed(output: &Output) -> (Value, i32) {
     let text = stdout(output);
     let said = serde_json::from_str(&text)
         .unwrap_or_else(|error| panic!("{error}: {text} {}", stderr(output)));
@@ -54,7 +54,7 @@ pub fn parsed(output: &Output) -> (Value, i32) {
 }
 
 /// The identifiers of the findings with that severity.
-pub fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a str> {
+fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a str> {
     let findings = said["findings"].as_array().expect("findings");
     let of = findings.iter().filter(|it| it["severity"] == severity);
     of.map(|it| it["id"].as_str().expect("an id")).collect()
@@ -62,7 +62,7 @@ pub fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a str> {
 
 /// Asserts that this is the only error, and that it counts for the exit code.
 #[track_caller]
-pub fn assert_error(arguments: &[&str], id: &str) -> Value {
+fn assert_error(arguments: &[&str], id: &str) -> Value {
     let (said, code) = check(arguments);
     assert_eq!(found(&said, "error"), [id], "{said:#}");
     assert_eq!(code, 14);
@@ -71,7 +71,7 @@ pub fn assert_error(arguments: &[&str], id: &str) -> Value {
 }
 
 #[track_caller]
-pub fn assert_fine(arguments: &[&str]) -> Value {
+fn assert_fine(arguments: &[&str]) -> Value {
     let (said, code) = check(arguments);
     assert_eq!(found(&said, "error"), [""; 0], "{said:#}");
     assert_eq!(code, 0, "{said:#}");
@@ -80,7 +80,7 @@ pub fn assert_fine(arguments: &[&str]) -> Value {
 }
 
 /// A copy of a file that says it is for another processor.
-pub fn for_another_machine(file: &Path, copy: &Path) {
+fn for_another_machine(file: &Path, copy: &Path) {
     const E_MACHINE_AT: usize = 18;
     const EM_AARCH64: u8 = 183;
     let mut bytes = std::fs::read(file).expect("the file");

@@ -295,9 +295,10 @@ impl Podman {
             .arg("localhost/ebb-test:1")
             .output()
             .map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok(podman),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        if output.status.success() {
+            Ok(podman)
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     }
 

@@ -21,13 +21,13 @@ use tempfile::TempDir;
 use harness::{ebb, folder, output};
 
 /// A folder of files, and one for the records of what is written.
-pub struct Place {
+struct Place {
     folder: TempDir,
     state: TempDir,
 }
 
 impl Place {
-    pub fn with(files: &[(&str, &str)]) -> Self {
+    fn with(files: &[(&str, &str)]) -> Self {
         let place = Self { folder: folder(), state: folder() };
         for (name, text) in files {
             place.write(name, text);
@@ -35,26 +35,26 @@ impl Place {
         place
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
     }
 
     /// The text of a file.
-    pub fn read(&self, name: &str) -> String {
+    fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).expect("a text")
     }
 
-    pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         files_in(self.folder.path())
     }
 
-    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, verb: &str, arguments: &[S]) -> Command {
+    fn command<S: AsRef<std::ffi::OsStr>>(&self, verb: &str, arguments: &[S]) -> Command {
         let mut command = ebb();
         command
             .arg(verb)
@@ -66,11 +66,11 @@ impl Place {
         command
     }
 
-    pub fn fix<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Output {
+    fn fix<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Output {
         output(&mut self.command("fix", arguments))
     }
 
-    pub fn records(&self) -> usize {
+    fn records(&self) -> usize {
         files_in(self.state.path()).len()
     }
 }
@@ -87,7 +87,7 @@ fn files_in(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Asserts how it ended, with the whole output in the message.
 #[track_caller]
-pub fn assert_code(output: &Output, code: i32) {
+fn assert_code(output: &Output, code: i32) {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");

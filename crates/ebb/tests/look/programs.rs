@@ -212,7 +212,7 @@ fn scrape(pid: &str, file: &Path) {
     let mut watch = ebb();
     watch.args(["watch", pid, "--every", "60s", "--prometheus"]).arg(file);
     let mut watch = watch.spawn().expect("ebb");
-    wait_until("figures are written", || file.exists());
+    harness::wait_until("figures are written", || file.exists());
     let _ = watch.kill();
     let _ = watch.wait();
 }

@@ -110,10 +110,7 @@ fn run(case: &Case) -> Option<serde_json::Value> {
     if !test_needs::installed(&subjects::packages(&case.program, case.preload.as_deref())) {
         return None;
     }
-    let cgroup = match case.cgroup {
-        true => Some(Cgroup::new(&case.name)?),
-        false => None,
-    };
+    let cgroup = if case.cgroup { Some(Cgroup::new(&case.name)?) } else { None };
     let folder = harness::folder();
     let mut command = subjects::command(&case.program);
     if let Some(file) = &case.file {
@@ -200,9 +197,10 @@ fn adds_up(diagnosis: &serde_json::Value, still: bool) -> Result<(), String> {
         return Err(format!("{sum} + {remainder} is not {total}"));
     }
     let most = total / 4 + 4_000_000;
-    match remainder.abs() <= most || !still {
-        true => Ok(()),
-        false => Err(format!("a remainder of {remainder} in {total}")),
+    if remainder.abs() <= most || !still {
+        Ok(())
+    } else {
+        Err(format!("a remainder of {remainder} in {total}"))
     }
 }
 
@@ -210,10 +208,7 @@ fn adds_up(diagnosis: &serde_json::Value, still: bool) -> Result<(), String> {
 fn disk(folder: &tempfile::TempDir) -> PathBuf {
     let is_tmpfs = nix::sys::statfs::statfs(folder.path())
         .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::TMPFS_MAGIC);
-    match is_tmpfs {
-        true => PathBuf::from("/var/tmp"),
-        false => folder.path().to_owned(),
-    }
+    if is_tmpfs { PathBuf::from("/var/tmp") } else { folder.path().to_owned() }
 }
 
 /// True against reported causes, in Markdown.

@@ -290,9 +290,10 @@ impl Cache {
                 self.recall_ration(class);
                 self.with_stack(class, |stack, demand| {
                     let memory = self.first_stacks();
-                    *stack = match stack.is_closed() {
-                        true => Stack::closed(memory, class),
-                        false => Stack::first(memory, class),
+                    *stack = if stack.is_closed() {
+                        Stack::closed(memory, class)
+                    } else {
+                        Stack::first(memory, class)
                     };
                     demand.marked();
                 });

@@ -75,9 +75,10 @@ impl<O: Os> Heap<O> {
         let ExtentBytes { large, blocks, dirty, clean, mapped, metadata } = extents;
         let slabs = resident_pages * page;
         let of_last_pass = || self.counters.free_page_bytes.load(Ordering::Relaxed);
-        let free_pages = match exact {
-            true => self.count_free_pages().unwrap_or_else(of_last_pass),
-            false => of_last_pass(),
+        let free_pages = if exact {
+            self.count_free_pages().unwrap_or_else(of_last_pass)
+        } else {
+            of_last_pass()
         };
         let idle = slabs.saturating_sub(out) + dirty;
         let large_and_outside = large + self.parts.outside.bytes();

@@ -73,10 +73,7 @@ pub(super) fn snapshot(statistics: &Statistics, counted: bool, purging: Purging)
         process_id: u64::from(HEAP.os.owner_id()),
         published_ms: HEAP.os.now_ms(),
         refused_bytes: statistics.refused,
-        returnable_bytes: match counted {
-            true => statistics.returnable as u64,
-            false => ebb_stats::UNKNOWN,
-        },
+        returnable_bytes: if counted { statistics.returnable as u64 } else { ebb_stats::UNKNOWN },
     }
 }
 

@@ -100,9 +100,10 @@ fn tell(report: &Report<'_>) {
 
 fn apply(options: &Options<'_>) {
     let dirty = options.number(Id::DirtyDecayMs);
-    let dirty = match options.is(Id::Purge) {
-        true => (dirty != OWN_DECAY).then_some(dirty.cast_signed()),
-        false => Some(-1),
+    let dirty = if options.is(Id::Purge) {
+        (dirty != OWN_DECAY).then_some(dirty.cast_signed())
+    } else {
+        Some(-1)
     };
     decay::set_all(dirty);
     PURGER.schedule.set_memory_price(options.number(Id::MemoryPrice));

@@ -220,10 +220,7 @@ impl Side {
         }
         // A new life counts from its own start, what was there before we came does not.
         if let Some(now) = sample.cpu_s {
-            let before = self.counter.unwrap_or(match look.restarted {
-                true => 0.0,
-                false => now,
-            });
+            let before = self.counter.unwrap_or(if look.restarted { 0.0 } else { now });
             self.cpu_s += (now - before).max(0.0);
             self.counter = Some(now);
         }

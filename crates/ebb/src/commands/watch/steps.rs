@@ -69,9 +69,10 @@ impl Steps {
     fn keep(&mut self, step: ebb_statistics::steps::Step, now_s: f64) -> f64 {
         let step = steps::floor_step(step);
         let at_s = step.at_s;
-        match step.bytes > 0 {
-            true => self.figures.up += 1,
-            false => self.figures.down += 1,
+        if step.bytes > 0 {
+            self.figures.up += 1
+        } else {
+            self.figures.down += 1
         }
         self.figures.last = Some((since_1970(now_s - at_s), step.bytes));
         if self.steps.len() == KEPT_STEPS {

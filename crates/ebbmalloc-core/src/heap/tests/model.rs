@@ -17,48 +17,19 @@ const SIZE_MAX: usize = 4 << 20;
 /// What a program does; `Nested` is what a signal handler does.
 #[derive(Clone, Debug)]
 enum Step {
-    Allocate {
-        thread: usize,
-        size: usize,
-    },
-    Zeroed {
-        thread: usize,
-        size: usize,
-    },
-    Aligned {
-        thread: usize,
-        size: usize,
-        align: usize,
-    },
-    Free {
-        thread: usize,
-        which: usize,
-    },
-    Reallocate {
-        thread: usize,
-        which: usize,
-        size: usize,
-    },
-    Nested {
-        size: usize,
-        which: usize,
-    },
+    Allocate { thread: usize, size: usize },
+    Zeroed { thread: usize, size: usize },
+    Aligned { thread: usize, size: usize, align: usize },
+    Free { thread: usize, which: usize },
+    Reallocate { thread: usize, which: usize, size: usize },
+    Nested { size: usize, which: usize },
     Tick,
-    Trim {
-        thread: usize,
-    },
+    Trim { thread: usize },
     Attach,
-    Detach {
-        thread: usize,
-    },
-    Refuse {
-        call: Call,
-        count: usize,
-    },
-    Lock {
-        which: usize,
-    },
-    /// The program turns out to be a CPython.
+    Detach { thread: usize },
+    Refuse { call: Call, count: usize },
+    Lock { which: usize },
+    // The program turns out to be a CPython.
     Lead,
 }
 
@@ -262,9 +233,10 @@ impl World {
                     let cache = self.threads.remove(thread);
                     // SAFETY: it is forgotten here.
                     unsafe {
-                        match self.steps.is_multiple_of(2) {
-                            true => heap.detach(cache),
-                            false => heap.leave(cache),
+                        if self.steps.is_multiple_of(2) {
+                            heap.detach(cache)
+                        } else {
+                            heap.leave(cache)
                         }
                     }
                 }

@@ -50,8 +50,5 @@ pub(crate) fn record(observer: &Observer, block: *mut u8, bytes: usize, lg: u32,
 /// The record that the thread's samples go to. A profile that a tool asked for has one for all: threads that come and
 /// go would make it longer and longer.
 fn thread_of(observer: &Observer) -> Option<NonNull<Thread>> {
-    match is_on() {
-        true => observer.sampler.thread(),
-        false => HEAP.parts.profile.everyone(&HEAP.store()),
-    }
+    if is_on() { observer.sampler.thread() } else { HEAP.parts.profile.everyone(&HEAP.store()) }
 }

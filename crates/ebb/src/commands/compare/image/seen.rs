@@ -90,9 +90,10 @@ impl Seen {
     }
 
     pub(super) fn in_words(&self) -> String {
-        let libc = match self.elf.is_static() {
-            true => "statically linked".to_owned(),
-            false => libc_of(&self.elf).to_string(),
+        let libc = if self.elf.is_static() {
+            "statically linked".to_owned()
+        } else {
+            libc_of(&self.elf).to_string()
         };
         let (program, machine) = (&self.name, self.elf.machine);
         let malloc = match (self.own_library(), self.inside) {
