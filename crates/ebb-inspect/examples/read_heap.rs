@@ -28,9 +28,7 @@ fn main() -> ExitCode {
         Ok(text) => println!("{text}\nread in {:?}", start.elapsed()),
         Err(error) => {
             eprintln!("{error}");
-            if let (Unsupported::Unreadable(Unreadable::Refused), Ok(gate)) =
-                (&error, permission::diagnose(pid))
-            {
+            if let (Unsupported::Unreadable(Unreadable::Refused), Ok(gate)) = (&error, permission::diagnose(pid)) {
                 eprintln!("{gate}. {}", gate.remedy());
             }
             return ExitCode::FAILURE;

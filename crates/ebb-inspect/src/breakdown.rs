@@ -102,23 +102,12 @@ impl Breakdown {
     }
 
     pub(crate) fn free_not_resident(&self) -> u64 {
-        self.glibc_free().absent()
-            + self.kept.absent()
-            + self.lazy.absent()
-            + self.returned.absent()
+        self.glibc_free().absent() + self.kept.absent() + self.lazy.absent() + self.returned.absent()
     }
 
     fn sum(&self) -> Line {
         let mut sum = self.glibc_free();
-        for part in [
-            self.live,
-            self.cached,
-            self.kept,
-            self.lazy,
-            self.returned,
-            self.overhead,
-            self.unread,
-        ] {
+        for part in [self.live, self.cached, self.kept, self.lazy, self.returned, self.overhead, self.unread] {
             sum += part;
         }
         sum

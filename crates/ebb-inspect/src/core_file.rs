@@ -18,8 +18,7 @@ use crate::memory::{Memory, Page, Unreadable};
 use crate::target::{Backing, Mapping};
 
 /// The machine of this build: cores of others have other registers.
-const MACHINE: elf::Machine =
-    if cfg!(target_arch = "x86_64") { elf::EM_X86_64 } else { elf::EM_AARCH64 };
+const MACHINE: elf::Machine = if cfg!(target_arch = "x86_64") { elf::EM_X86_64 } else { elf::EM_AARCH64 };
 /// Where in a thread's note its registers begin, and its id.
 const REGISTERS_AT: usize = 112;
 const THREAD_AT: usize = 32;
@@ -28,14 +27,13 @@ const NT_SIGINFO: u32 = 0x5349_4749;
 /// The registers in the order of the kernel's structure.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: &[&str] = &[
-    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi",
-    "rdi", "", "rip", "", "", "rsp",
+    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "", "rip",
+    "", "", "rsp",
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const REGISTERS: &[&str] = &[
-    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14",
-    "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27",
-    "x28", "x29", "x30", "sp", "pc",
+    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
+    "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp", "pc",
 ];
 
 /// Why a file is not a core that can be read.
@@ -163,8 +161,7 @@ impl Core {
     fn in_file(&self, address: u64) -> Option<(&NamedFile, u64)> {
         let (path, file) = self.mapped.as_ref()?;
         let at = self.mappings.partition_point(|mapping| mapping.end <= address);
-        let is_unwritten =
-            |it: &&Mapping| !it.writable && it.file() == Some(path) && it.contains(address);
+        let is_unwritten = |it: &&Mapping| !it.writable && it.file() == Some(path) && it.contains(address);
         let mapping = self.mappings.get(at).filter(is_unwritten)?;
         Some((file, (address - mapping.start).saturating_add(mapping.offset)))
     }
@@ -199,8 +196,7 @@ impl Memory for Core {
     fn pages(&self, start: u64, pages: &mut [Page]) -> Result<(), Unreadable> {
         for (index, page) in (0u64..).zip(pages) {
             let at = start.saturating_add(index * self.page_bytes());
-            let is_held =
-                |load: &&Load| (at - load.start).saturating_add(self.page_bytes()) <= load.held;
+            let is_held = |load: &&Load| (at - load.start).saturating_add(self.page_bytes()) <= load.held;
             let is_here = self.load(at).filter(is_held).is_some() || self.in_file(at).is_some();
             *page = if is_here { Page::Present } else { Page::Absent };
         }
@@ -220,9 +216,7 @@ impl Memory for Core {
                         let within = at - load.start;
                         (&self.file, load.offset.saturating_add(within), load.held - within)
                     }
-                    (None, Some((file, offset))) => {
-                        (file, offset, self.page_bytes() - at % self.page_bytes())
-                    }
+                    (None, Some((file, offset))) => (file, offset, self.page_bytes() - at % self.page_bytes()),
                     (None, None) => return Err(Unreadable::Absent(at)),
                 };
                 let len = head.len().min(usize::try_from(most).unwrap_or(usize::MAX));
@@ -297,10 +291,7 @@ pub fn find_layout<'a>(memory: &dyn Memory, mappings: &'a [Mapping]) -> Option<(
     mappings.iter().filter(may_have).find_map(|mapping| {
         let page_bytes = memory.page_bytes();
         let mut bytes = vec![0; usize_of(mapping.len().min(MOST_DATA_BYTES))];
-        for (at, page) in (mapping.start..)
-            .step_by(usize_of(page_bytes))
-            .zip(bytes.chunks_mut(usize_of(page_bytes)))
-        {
+        for (at, page) in (mapping.start..).step_by(usize_of(page_bytes)).zip(bytes.chunks_mut(usize_of(page_bytes))) {
             let mut state = [Page::Absent];
             if memory.pages(at, &mut state).is_ok() && state[0] == Page::Present {
                 // What cannot be read stays zero.

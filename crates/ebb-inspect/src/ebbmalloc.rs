@@ -92,9 +92,7 @@ fn is_sane(offsets: &Offsets) -> bool {
         && [offsets.bits, offsets.resident, offsets.leaving, offsets.base]
             .iter()
             .all(|&at| at <= offsets.descriptor_bytes - 8)
-        && [offsets.kind, offsets.fill, offsets.class]
-            .iter()
-            .all(|&at| at < offsets.descriptor_bytes)
+        && [offsets.kind, offsets.fill, offsets.class].iter().all(|&at| at < offsets.descriptor_bytes)
         && offsets.len <= offsets.descriptor_bytes - 4
 }
 
@@ -150,11 +148,7 @@ impl Sum<'_> {
     fn guards(&mut self, space: Space<'_>) -> Result<(), Unreadable> {
         let pool = guards::read(&mut space.reader(), self.place)?;
         let page_bytes = pool.page_bytes;
-        for record in pool
-            .records
-            .iter()
-            .filter(|record| record.state == state::LIVE && pool.contains(record.block))
-        {
+        for record in pool.records.iter().filter(|record| record.state == state::LIVE && pool.contains(record.block)) {
             let used = record.bytes.min(page_bytes);
             let page = record.block / page_bytes * page_bytes;
             let is_present = space.presence(page, page + page_bytes)?.is_present(page);
@@ -183,17 +177,9 @@ impl Sum<'_> {
             descriptors.checked_add(top.saturating_mul(offsets.descriptor_bytes)),
         );
         let (Some(end), Some(_), true) = (sizes.0, sizes.1, top <= MOST_GRANULES) else {
-            return Err(Unsupported::Contradicts(format!(
-                "{NAME}: a region at {base:#x} of {top} granules"
-            )));
+            return Err(Unsupported::Contradicts(format!("{NAME}: a region at {base:#x} of {top} granules")));
         };
-        let mut region = Region {
-            space,
-            reader,
-            base,
-            end,
-            presence: Presence::read(space.memory, base, base)?,
-        };
+        let mut region = Region { space, reader, base, end, presence: Presence::read(space.memory, base, base)? };
         let mut index = 0;
         while index < top {
             let at = descriptors + index * offsets.descriptor_bytes;
@@ -203,13 +189,7 @@ impl Sum<'_> {
     }
 
     /// Counts what begins at granule `index`, whose descriptor is at `at`; how many granules that is.
-    fn unit(
-        &mut self,
-        region: &mut Region<'_>,
-        index: u64,
-        top: u64,
-        at: u64,
-    ) -> Result<u64, Unreadable> {
+    fn unit(&mut self, region: &mut Region<'_>, index: u64, top: u64, at: u64) -> Result<u64, Unreadable> {
         let offsets = self.place.offsets;
         let start = region.base + index * offsets.granule_bytes;
         let mut bytes = [0; 1024];
@@ -251,8 +231,7 @@ impl Sum<'_> {
                 };
                 let cached = self.cached.within(start, end);
                 let presence = region.presence(start, end)?;
-                let live =
-                    slab.count(bitmap, cached, end, page_bytes, presence, &mut self.breakdown);
+                let live = slab.count(bitmap, cached, end, page_bytes, presence, &mut self.breakdown);
                 self.sizes.count(class.size, live);
             }
             (kind::LARGE, _) if is_whole => {
@@ -283,13 +262,7 @@ impl Sum<'_> {
     }
 
     /// Counts free granules; `dirty` says that they are not back with the kernel.
-    fn free(
-        &mut self,
-        region: &mut Region<'_>,
-        start: u64,
-        granules: u64,
-        dirty: bool,
-    ) -> Result<(), Unreadable> {
+    fn free(&mut self, region: &mut Region<'_>, start: u64, granules: u64, dirty: bool) -> Result<(), Unreadable> {
         let end = start + granules * self.place.offsets.granule_bytes;
         // Piece by piece, for one may be as large as all address space that is left.
         let mut at = start;

@@ -19,8 +19,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open as open_at, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{
-    BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC,
-    SECURITYFS_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
+    BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC, SECURITYFS_MAGIC,
+    SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
 };
 
 use crate::exact::usize_of;
@@ -31,13 +31,7 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_COMPRESSED: u64 = 16;
 /// What the kernel shows as files. Reading some of them waits, or takes what is read away.
 const OF_THE_KERNEL: [FsType; 8] = [
-    PROC_SUPER_MAGIC,
-    SYSFS_MAGIC,
-    TRACEFS_MAGIC,
-    DEBUGFS_MAGIC,
-    SECURITYFS_MAGIC,
-    BPF_FS_MAGIC,
-    CGROUP_SUPER_MAGIC,
+    PROC_SUPER_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, DEBUGFS_MAGIC, SECURITYFS_MAGIC, BPF_FS_MAGIC, CGROUP_SUPER_MAGIC,
     CGROUP2_SUPER_MAGIC,
 ];
 
@@ -150,11 +144,8 @@ impl NamedFile {
 
 impl Read for &NamedFile {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = if out.len() < PIECE_BYTES {
-            self.read_piece(out)?
-        } else {
-            self.file.read_at(out, self.at.get())?
-        };
+        let read =
+            if out.len() < PIECE_BYTES { self.read_piece(out)? } else { self.file.read_at(out, self.at.get())? };
         self.at.set(self.at.get().saturating_add(read as u64));
         self.count(read)
     }
@@ -217,8 +208,7 @@ fn through_root(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let names: Vec<_> = head.components().collect();
     let is = |at: usize, name: &str| names.get(at) == Some(&Component::Normal(name.as_ref()));
     let rest = parts.as_path();
-    (is(1, "proc") && is(3, "root") && !rest.as_os_str().is_empty())
-        .then(|| (head, rest.to_owned()))
+    (is(1, "proc") && is(3, "root") && !rest.as_os_str().is_empty()).then(|| (head, rest.to_owned()))
 }
 
 #[cfg(test)]
@@ -242,9 +232,7 @@ mod tests {
         for path in [&pipe, folder.path(), Path::new("/dev/zero"), Path::new("/dev/tty")] {
             assert_eq!(error(path), "is not a regular file", "{}", path.display());
         }
-        for path in
-            ["/proc/kmsg", "/proc/self/cmdline", "/sys/kernel/mm/transparent_hugepage/enabled"]
-        {
+        for path in ["/proc/kmsg", "/proc/self/cmdline", "/sys/kernel/mm/transparent_hugepage/enabled"] {
             assert!(error(Path::new(path)).contains("file of the kernel"), "{path}");
         }
         assert!(NamedFile::open(Path::new("/proc/self/exe")).is_ok());
@@ -255,11 +243,9 @@ mod tests {
     fn a_link_in_the_root_of_a_process_leads_to_no_file_outside() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("inside"), "inside").unwrap();
-        for (link, to) in [
-            ("absolute", "/etc/passwd"),
-            ("relative", "../../../../../../etc/passwd"),
-            ("good", "/inside"),
-        ] {
+        for (link, to) in
+            [("absolute", "/etc/passwd"), ("relative", "../../../../../../etc/passwd"), ("good", "/inside")]
+        {
             symlink(to, folder.path().join(link)).unwrap();
         }
         let root = open_at(folder.path(), OFlag::O_PATH, Mode::empty()).unwrap();
@@ -272,10 +258,7 @@ mod tests {
         let through = Path::new("/proc/self/root").join(folder.path().strip_prefix("/").unwrap());
         assert!(NamedFile::open(&through.join("relative")).is_ok());
         let (root, rest) = through_root(&through).unwrap();
-        assert_eq!(
-            (root, rest),
-            ("/proc/self/root".into(), folder.path().strip_prefix("/").unwrap().to_owned())
-        );
+        assert_eq!((root, rest), ("/proc/self/root".into(), folder.path().strip_prefix("/").unwrap().to_owned()));
         assert!(through_root(Path::new("/proc/1/root")).is_none());
         assert!(through_root(Path::new("/proc/1/exe")).is_none());
     }

@@ -80,8 +80,7 @@ fn recognise(target: &Target) -> Result<Heap, Unsupported> {
     let (libc, space) = Space::of(target, &mappings)?;
     let found = space.locate(&libc)?;
     let (heap, arenas) = space.read(libc.version, &found)?;
-    let huge_pages =
-        if found.asks_for_huge_pages() { huge::of(&arenas, &target.huge_pages()?) } else { None };
+    let huge_pages = if found.asks_for_huge_pages() { huge::of(&arenas, &target.huge_pages()?) } else { None };
     Ok(Heap { huge_pages, ..heap })
 }
 
@@ -93,11 +92,7 @@ pub fn asks_for_huge_pages(target: &Target) -> Result<bool, Unsupported> {
 }
 
 impl Space<'_> {
-    fn read(
-        &self,
-        version: Version,
-        found: &Static,
-    ) -> Result<(Heap, Vec<huge::Arena>), Unsupported> {
+    fn read(&self, version: Version, found: &Static) -> Result<(Heap, Vec<huge::Arena>), Unsupported> {
         let mut quality = Quality { fastbins_complete: true, counted: true, ..Quality::default() };
         let mut all = Census::new(0, Trimmer::default());
         // Sizes first: whatever takes its time later, these are known.
@@ -196,8 +191,7 @@ impl Space<'_> {
         let ranges: Vec<(u64, u64)> =
             heaps.iter().map(|(start, end)| (*start, end.next_multiple_of(heap_bytes))).collect();
         let large = |from, to| all.large(from, to);
-        let found =
-            mmapped::find(self.memory, &self.layout, self.mappings, &ranges, wanted, large)?;
+        let found = mmapped::find(self.memory, &self.layout, self.mappings, &ranges, wanted, large)?;
         all.mmapped = Line { chunks: wanted.0, bytes: wanted.1, resident: found.resident };
         all.mmapped_complete = mmapped::is_all(&self.layout, &found, wanted);
         if all.mmapped_complete {
@@ -237,9 +231,7 @@ fn divided(heap: Heap, breakdown: Breakdown, found: Glibc) -> Heap {
         metadata: breakdown.overhead.resident,
         unread,
         free_not_resident: lists.bytes.saturating_sub(free),
-        free_blocks: heap
-            .arenas
-            .map(|arenas| breakdown.free.chunks + breakdown.fastbins.chunks + arenas),
+        free_blocks: heap.arenas.map(|arenas| breakdown.free.chunks + breakdown.fastbins.chunks + arenas),
         error: unread as f64 / resident.max(1) as f64,
         breakdown,
         glibc: Some(found),

@@ -242,9 +242,7 @@ impl Heap {
 const ATTEMPTS: u32 = 3;
 
 /// What `once` reads as soon as its figures agree; it says in words how they contradict each other.
-pub(crate) fn consistent(
-    once: impl Fn() -> Result<Result<Heap, String>, Unreadable>,
-) -> Result<Heap, Unsupported> {
+pub(crate) fn consistent(once: impl Fn() -> Result<Result<Heap, String>, Unreadable>) -> Result<Heap, Unsupported> {
     let mut contradiction = String::new();
     for _ in 0..ATTEMPTS {
         match once()? {

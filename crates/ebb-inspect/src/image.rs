@@ -29,10 +29,8 @@ impl Image {
     pub fn of(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Self> {
         let mut of_file = mappings.iter().filter(|mapping| mapping.file() == Some(path));
         let mapping = of_file.next()?;
-        let start = std::iter::once(mapping)
-            .chain(of_file)
-            .map(|mapping| mapping.start.wrapping_sub(mapping.offset))
-            .min()?;
+        let start =
+            std::iter::once(mapping).chain(of_file).map(|mapping| mapping.start.wrapping_sub(mapping.offset)).min()?;
         let is_program = target.process().exe().is_ok_and(|exe| exe == path);
         let file = match is_program {
             // Open to all who may look at the process, also if another file has its name now.
@@ -110,11 +108,7 @@ impl Image {
 
     /// What `wanted` finds first in the file's bytes, which it is given in pieces; each begins with the last
     /// `overlap` bytes of the one before, so that a text across the border is found.
-    pub fn search<T>(
-        &self,
-        overlap: usize,
-        mut wanted: impl FnMut(&[u8]) -> Option<T>,
-    ) -> Option<T> {
+    pub fn search<T>(&self, overlap: usize, mut wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
         let mut piece = vec![0; overlap + PIECE_BYTES];
         let (mut kept, mut offset) = (0, 0);
         loop {

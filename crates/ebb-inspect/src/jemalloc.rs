@@ -60,11 +60,7 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     Ok(heap)
 }
 
-fn of_data(
-    space: Space<'_>,
-    data: &[(u64, u64)],
-    version: Option<&str>,
-) -> Result<Heap, Unsupported> {
+fn of_data(space: Space<'_>, data: &[(u64, u64)], version: Option<&str>) -> Result<Heap, Unsupported> {
     let Some((layout, found)) = recognise(space, data, version)? else {
         return Err(match version {
             Some(version) => Unsupported::Layout(format!("{NAME} {}", short(version))),
@@ -82,12 +78,7 @@ fn of_data(
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once(
-    space: Space<'_>,
-    layout: &Layout,
-    found: &Found,
-    name: &str,
-) -> Result<Result<Heap, String>, Unreadable> {
+fn once(space: Space<'_>, layout: &Layout, found: &Found, name: &str) -> Result<Result<Heap, String>, Unreadable> {
     let mut reader = space.reader();
     let arenas = || found.arenas.values().copied();
     let cached = caches::cached(&mut reader, layout, arenas())?;

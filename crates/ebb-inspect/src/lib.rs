@@ -51,10 +51,7 @@
 //! # fn main() {}
 //! ```
 #![deny(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 pub mod breakdown;
 pub mod core_file;

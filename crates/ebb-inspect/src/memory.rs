@@ -94,12 +94,7 @@ pub trait Memory: std::fmt::Debug {
 
     /// Calls `each` with first address and end of runs of pages of `start..end` (pages' first bytes) that are not absent, by address.
     /// Runs may touch. Changes nothing in the process.
-    fn resident(
-        &self,
-        start: u64,
-        end: u64,
-        each: &mut dyn FnMut(u64, u64, Page),
-    ) -> Result<(), Unreadable> {
+    fn resident(&self, start: u64, end: u64, each: &mut dyn FnMut(u64, u64, Page)) -> Result<(), Unreadable> {
         by_pages(self, start, end, each)
     }
 

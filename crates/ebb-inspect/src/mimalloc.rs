@@ -40,18 +40,10 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
 
 fn layouts_of(file: &Path) -> &'static [segments::Layout] {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    if name.starts_with("python") || name.starts_with("libpython") {
-        &segments::CPYTHONS
-    } else {
-        &segments::LAYOUTS
-    }
+    if name.starts_with("python") || name.starts_with("libpython") { &segments::CPYTHONS } else { &segments::LAYOUTS }
 }
 
-fn of_data(
-    space: Space<'_>,
-    data: &[(u64, u64)],
-    layouts: &'static [segments::Layout],
-) -> Result<Heap, Unsupported> {
+fn of_data(space: Space<'_>, data: &[(u64, u64)], layouts: &'static [segments::Layout]) -> Result<Heap, Unsupported> {
     let settings = options::read(space, data)?;
     let mut sum = Sum::default();
     let version = if let Some(segments) = Segments::find(space, data, layouts)? {
@@ -67,14 +59,8 @@ fn of_data(
         "3".to_owned()
     } else {
         // Before the first request it has none, and no other way to know it is there than its options.
-        let is_used = !settings.is_empty()
-            && segments::has_candidates(space)?
-            && !Map::is_unused(space, data)?;
-        return Err(if is_used {
-            Unsupported::Layout(NAME.to_owned())
-        } else {
-            Unsupported::NotThere(NAME)
-        });
+        let is_used = !settings.is_empty() && segments::has_candidates(space)? && !Map::is_unused(space, data)?;
+        return Err(if is_used { Unsupported::Layout(NAME.to_owned()) } else { Unsupported::NotThere(NAME) });
     };
     sum.breakdown.close();
     Ok(Heap {
@@ -97,12 +83,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn segment(
-        &mut self,
-        space: Space<'_>,
-        segments: &Segments,
-        start: u64,
-    ) -> Result<(), Unreadable> {
+    fn segment(&mut self, space: Space<'_>, segments: &Segments, start: u64) -> Result<(), Unreadable> {
         let Some(segment) = segments.read(space, start)? else {
             self.torn += 1;
             return Ok(());
@@ -140,14 +121,10 @@ impl Sum {
                 if of_blocks < blocks_end - first && free > 0 {
                     self.guessed += live_resident.min(of_blocks - live_resident);
                 }
-                self.breakdown.live +=
-                    Line { chunks: live, bytes: in_use, resident: live_resident };
+                self.breakdown.live += Line { chunks: live, bytes: in_use, resident: live_resident };
                 self.classes.count(bytes, live);
-                self.breakdown.free += Line {
-                    chunks: capacity.saturating_sub(live),
-                    bytes: free,
-                    resident: of_blocks - live_resident,
-                };
+                self.breakdown.free +=
+                    Line { chunks: capacity.saturating_sub(live), bytes: free, resident: of_blocks - live_resident };
             }
         }
     }

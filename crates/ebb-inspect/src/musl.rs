@@ -44,11 +44,7 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     of_data(space, image.data(), version(&image).as_deref())
 }
 
-fn of_data(
-    space: Space<'_>,
-    data: &[(u64, u64)],
-    version: Option<&str>,
-) -> Result<Heap, Unsupported> {
+fn of_data(space: Space<'_>, data: &[(u64, u64)], version: Option<&str>) -> Result<Heap, Unsupported> {
     let name = version.map_or(NAME.to_owned(), |version| format!("{NAME} {version}"));
     let Some(context) = locate(space, data)? else {
         return Err(match version {
@@ -95,9 +91,7 @@ fn once(space: Space<'_>, context: u64, name: &str) -> Result<Result<Heap, Strin
         difference = difference.saturating_add(slots.abs_diff(groups.slots(class)));
     }
     if difference as f64 > (counted as f64 * MAX_DIFFERENCE).max(LEAST_DIFFERENCE as f64) {
-        return Ok(Err(format!(
-            "{name}: it counts {counted} slots, but {difference} of them are not in its records"
-        )));
+        return Ok(Err(format!("{name}: it counts {counted} slots, but {difference} of them are not in its records")));
     }
     let mut sum = Sum::default();
     for group in groups.outer() {
@@ -159,8 +153,7 @@ fn version(image: &Image) -> Option<String> {
             let rest = &bytes[at + 1..];
             let text = &rest[..rest.iter().position(|byte| *byte == 0)?];
             let text = std::str::from_utf8(text).ok()?;
-            let numbers: Vec<u32> =
-                text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+            let numbers: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
             // musl's numbers: 1.1.24, 1.2.3.
             matches!(numbers[..], [1, 1..=2, 0..=99]).then(|| text.to_owned())
         })
@@ -278,10 +271,7 @@ mod tests {
         let mut fake = Fake::new();
         fake.memory.write_word(AREA, SECRET + 1);
         let error = fake.read().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "musl 1.2.3 without mallocng: the layout of its structures is not known"
-        );
+        assert_eq!(error.to_string(), "musl 1.2.3 without mallocng: the layout of its structures is not known");
     }
 
     fn words() -> impl Strategy<Value = u64> {

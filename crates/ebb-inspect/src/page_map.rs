@@ -36,10 +36,7 @@ pub(crate) struct Run {
 }
 
 /// The words of `data` that lead into the process's own memory, with their places.
-pub(crate) fn candidates(
-    space: Space<'_>,
-    data: &[(u64, u64)],
-) -> Result<Vec<(u64, u64)>, Unreadable> {
+pub(crate) fn candidates(space: Space<'_>, data: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, Unreadable> {
     let mut candidates = Vec::new();
     for &range in data {
         words(space.memory, range, |at, word| {

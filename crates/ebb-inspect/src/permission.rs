@@ -59,23 +59,15 @@ impl Gate {
     /// The one thing to do, as a sentence.
     pub fn remedy(&self) -> String {
         let remedy = match self {
-            Self::User { .. } => {
-                "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE)."
-            }
-            Self::Namespace => {
-                "Run ebb as root outside the container, or as the process's user inside it."
-            }
+            Self::User { .. } => "Run ebb as that user, or as root (in a container with CAP_SYS_PTRACE).",
+            Self::Namespace => "Run ebb as root outside the container, or as the process's user inside it.",
             Self::NonDumpable | Self::Capabilities => "Run ebb as root (CAP_SYS_PTRACE).",
             Self::YamaDescendants | Self::YamaCapability => {
                 "Run ebb as root (CAP_SYS_PTRACE), or set kernel.yama.ptrace_scope=0."
             }
             Self::YamaNobody => "Only a boot with another kernel.yama.ptrace_scope opens it.",
-            Self::Files { .. } => {
-                "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE."
-            }
-            Self::Policy => {
-                "Look for a denial in the audit log (SELinux, AppArmor) and allow ptrace."
-            }
+            Self::Files { .. } => "Run ebb as that user, or with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.",
+            Self::Policy => "Look for a denial in the audit log (SELinux, AppArmor) and allow ptrace.",
         };
         remedy.to_owned()
     }
@@ -109,8 +101,8 @@ pub struct Credentials {
 /// The first gate that is shut, for a process whose memory the kernel refused to us.
 pub fn gate(seen: &Credentials) -> Gate {
     let privileged = seen.own_capabilities & SYS_PTRACE != 0;
-    let same_user = seen.uids.iter().all(|uid| *uid == seen.own_uid)
-        && seen.gids.iter().all(|gid| *gid == seen.own_gid);
+    let same_user =
+        seen.uids.iter().all(|uid| *uid == seen.own_uid) && seen.gids.iter().all(|gid| *gid == seen.own_gid);
     let opens_files = seen.own_capabilities & READS_FILES != 0 || seen.files_uid == seen.own_uid;
     if privileged {
         return match seen.yama {
@@ -148,8 +140,7 @@ impl Credentials {
         let process = Process::new(pid).map_err(reason)?;
         let its: Status = process.status().map_err(reason)?;
         // The folder itself belongs to the process's user always.
-        let owner = std::fs::metadata(format!("/proc/{pid}/stat"))
-            .map_err(|error| Unreadable::from_io(&error))?;
+        let owner = std::fs::metadata(format!("/proc/{pid}/stat")).map_err(|error| Unreadable::from_io(&error))?;
         let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
         // Where memory is closed the link is as well. What a namespace maps is open; two that map alike may be one.
         let map = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok();

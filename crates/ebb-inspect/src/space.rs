@@ -58,9 +58,7 @@ impl<'a> Space<'a> {
 
     /// The own mapped memory within `from..to`: its first and its last address.
     pub(crate) fn window(&self, from: u64, to: u64) -> Option<(u64, u64)> {
-        let own = |mapping: &&Mapping| {
-            mapping.end > from && mapping.start < to && self.own(mapping.start).is_some()
-        };
+        let own = |mapping: &&Mapping| mapping.end > from && mapping.start < to && self.own(mapping.start).is_some();
         let mut inside = self.mappings.iter().filter(own);
         let first = inside.next()?;
         let last = inside.next_back().unwrap_or(first);

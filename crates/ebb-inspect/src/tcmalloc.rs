@@ -47,11 +47,7 @@ pub fn read(target: &Target, file: &Path) -> Result<Heap, Unsupported> {
     Ok(heap)
 }
 
-fn of_data(
-    space: Space<'_>,
-    data: &[(u64, u64)],
-    version: Option<&str>,
-) -> Result<Heap, Unsupported> {
+fn of_data(space: Space<'_>, data: &[(u64, u64)], version: Option<&str>) -> Result<Heap, Unsupported> {
     let name = version.map_or(NAME.to_owned(), |version| format!("{NAME} {version}"));
     let map = PageMap::find(space, data)?;
     let caches = Caches::find(space, data)?;
@@ -65,12 +61,7 @@ fn of_data(
 }
 
 /// Reads all once; in words where the figures contradict each other.
-fn once(
-    space: Space<'_>,
-    map: &PageMap,
-    caches: &Caches,
-    name: &str,
-) -> Result<Result<Heap, String>, Unreadable> {
+fn once(space: Space<'_>, map: &PageMap, caches: &Caches, name: &str) -> Result<Result<Heap, String>, Unreadable> {
     let cached = caches.count(space)?;
     let spans = Spans::read(space, map)?;
     let (mut breakdown, mut classes) = (spans.breakdown, Classes::default());
@@ -107,13 +98,7 @@ fn once(
 
 /// Divides the spans of a class between live, cached and free objects of `bytes` each. Where their pages are resident in
 /// part, live ones count as resident first, then cached ones.
-fn divide(
-    small: &Small,
-    bytes: u64,
-    cached: u64,
-    breakdown: &mut Breakdown,
-    classes: &mut Classes,
-) {
+fn divide(small: &Small, bytes: u64, cached: u64, breakdown: &mut Breakdown, classes: &mut Classes) {
     let objects = (small.bytes_by_span(bytes)).max(small.out);
     let live = small.out - cached;
     classes.count(bytes, live);
@@ -241,8 +226,7 @@ mod tests {
         }
 
         fn thread(&mut self, at: u64, cached: u32, (next, last): (u64, u64)) {
-            let sizes =
-                [0, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
+            let sizes = [0, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
             for (class, size) in (0u64..).zip(sizes) {
                 self.memory.write(at + class * 32 + 24, &u32::to_ne_bytes(size));
             }

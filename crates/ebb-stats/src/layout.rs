@@ -182,11 +182,7 @@ impl Place {
         if word(1)? != VERSION {
             return None;
         }
-        Some(Self {
-            heap: word(2)?,
-            classes: word(3)?,
-            offsets: Offsets::from_words(words.get(4..)?)?,
-        })
+        Some(Self { heap: word(2)?, classes: word(3)?, offsets: Offsets::from_words(words.get(4..)?)? })
     }
 }
 

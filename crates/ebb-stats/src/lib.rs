@@ -27,10 +27,7 @@
 //! ```
 #![no_std]
 // What can lose bits is checked, or argued.
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 #![forbid(unsafe_code)]
 
 use core::fmt;
@@ -217,10 +214,9 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMagic => f.write_str("these bytes are not ebbmalloc's counters"),
-            Self::OtherVersion(version) => write!(
-                f,
-                "ebbmalloc's counters have version {version}; this reader knows {VERSION}"
-            ),
+            Self::OtherVersion(version) => {
+                write!(f, "ebbmalloc's counters have version {version}; this reader knows {VERSION}")
+            }
             Self::TooShort(counters) => {
                 write!(f, "{counters} of ebbmalloc's {} counters are there", NAMES.len())
             }

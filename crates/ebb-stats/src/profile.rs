@@ -135,8 +135,8 @@ impl Switch {
     /// Whether a tool has called; the next call is seen again. `attention` is what [`Switch::new`] got.
     #[inline]
     pub fn take_call(&self, attention: usize) -> bool {
-        let is_called = self.attention.load(Ordering::Relaxed) == 0
-            && self.attention.swap(attention, Ordering::Relaxed) == 0;
+        let is_called =
+            self.attention.load(Ordering::Relaxed) == 0 && self.attention.swap(attention, Ordering::Relaxed) == 0;
         if is_called {
             // Pairs with the system calls between the two writes of each tool: the requests of all calls that the swap
             // has overwritten are read afterwards.
@@ -219,10 +219,7 @@ impl Request {
     pub const fn word(self) -> u64 {
         let anew = if self.is_anew { ANEW } else { 0 };
         let lg = (self.lg_sample & !ANEW) | anew;
-        (self.number as u64) << 48
-            | (self.users as u64) << 40
-            | (lg as u64) << 32
-            | self.lease_ms as u64
+        (self.number as u64) << 48 | (self.users as u64) << 40 | (lg as u64) << 32 | self.lease_ms as u64
     }
 
     /// Reads one.
@@ -313,13 +310,7 @@ impl Interpreter {
     /// The words of [`Switch::interpreter`].
     pub fn words(self) -> [u64; INTERPRETER_WORDS] {
         let low = [
-            self.first,
-            self.current,
-            self.previous,
-            self.code,
-            self.instruction,
-            self.border,
-            self.borders as u8,
+            self.first, self.current, self.previous, self.code, self.instruction, self.border, self.borders as u8,
             self.line,
         ];
         let [name, file, lines] = self.names;
@@ -329,8 +320,7 @@ impl Interpreter {
 
     /// Reads them.
     pub fn from_words([key, code_type, low, high]: [u64; INTERPRETER_WORDS]) -> Self {
-        let [first, current, previous, code, instruction, border, borders, line] =
-            low.to_le_bytes();
+        let [first, current, previous, code, instruction, border, borders, line] = low.to_le_bytes();
         let borders = match borders {
             0 => Borders::All,
             1 => Borders::Entries,

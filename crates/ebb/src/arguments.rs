@@ -31,8 +31,7 @@ impl Target {
 
 /// A time of an argument: `500ms`, `10s`, `5m`, `1h`, `1h 30m`. A bare number is seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 5] =
-        [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     let text = text.trim();
     let seconds = UNITS.iter().find_map(|(unit, seconds)| {
         let number = text.strip_suffix(unit)?.trim_end();
@@ -41,9 +40,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .or_else(|| humantime::parse_duration(text).ok())
-        .ok_or_else(|| {
-            "write a time such as 500ms, 10s, 5m or 1h; a bare number is seconds".to_owned()
-        })
+        .ok_or_else(|| "write a time such as 500ms, 10s, 5m or 1h; a bare number is seconds".to_owned())
 }
 
 /// Bytes of an argument, as Kubernetes has them.

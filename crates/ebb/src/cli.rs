@@ -117,10 +117,8 @@ fn long_version(commit: Option<&str>, is_static: bool) -> String {
         commit.unwrap_or("unknown"),
         std::env::consts::ARCH,
     );
-    let carried: Vec<&str> = ["x86_64", "aarch64"]
-        .into_iter()
-        .filter(|arch| ebb_process::carried::has_library(arch))
-        .collect();
+    let carried: Vec<&str> =
+        ["x86_64", "aarch64"].into_iter().filter(|arch| ebb_process::carried::has_library(arch)).collect();
     text += "library ";
     text += &if carried.is_empty() { "none".to_owned() } else { carried.join(", ") };
     let newest = ebb_inspect::NEWEST.map(|(allocator, version)| format!("{allocator} {version}"));

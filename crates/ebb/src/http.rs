@@ -26,10 +26,7 @@ pub fn address(text: &str) -> Result<Listen, String> {
             // The first takes both protocols, and is not there where IPv6 is switched off.
             vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
         }
-        None => text
-            .to_socket_addrs()
-            .map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?
-            .collect(),
+        None => text.to_socket_addrs().map_err(|error| format!("{error}: write :PORT or HOST:PORT"))?.collect(),
     };
     Ok(Listen(addresses))
 }
@@ -63,9 +60,7 @@ pub fn serve(listener: TcpListener, site: Site) -> Result<(), Failure> {
     let answers = Arc::new(AtomicUsize::new(0));
     std::thread::spawn(move || {
         for request in server.incoming_requests() {
-            if let Some(profiles) =
-                site.profiles.as_ref().filter(|_| request.url().starts_with("/debug/pprof/"))
-            {
+            if let Some(profiles) = site.profiles.as_ref().filter(|_| request.url().starts_with("/debug/pprof/")) {
                 // A thread that is gone has nothing to say.
                 let _ = profiles.send(request);
                 continue;

@@ -66,9 +66,8 @@ fn is_near(cgroup: &Cgroup) -> bool {
     let own = cgroup.limit_of.as_ref().is_none_or(|of| *of == cgroup.path);
     let files = cgroup.parts.inactive_file.filter(|_| own).unwrap_or(0);
     let usage = cgroup.limit_usage.or(cgroup.usage);
-    Option::zip(usage, cgroup.limit).is_some_and(|(usage, limit)| {
-        usage.saturating_sub(files) as f64 >= NEAR_LIMIT * limit as f64
-    })
+    Option::zip(usage, cgroup.limit)
+        .is_some_and(|(usage, limit)| usage.saturating_sub(files) as f64 >= NEAR_LIMIT * limit as f64)
 }
 
 /// What `ebb why --watch` prints.
@@ -106,9 +105,7 @@ pub fn trial(text: &str, kind: trial::VerdictKind) -> String {
     use trial::VerdictKind;
     const WORD: &str = "\nVerdict:";
     let tone = match kind {
-        VerdictKind::Recommend | VerdictKind::NothingToGain | VerdictKind::NoRealDifference => {
-            Tone::Fine
-        }
+        VerdictKind::Recommend | VerdictKind::NothingToGain | VerdictKind::NoRealDifference => Tone::Fine,
         VerdictKind::NoneHelps => Tone::Held,
         VerdictKind::LiveHeapGrows => Tone::Bad,
         VerdictKind::NotEnough => return text.to_owned(),
@@ -215,11 +212,7 @@ mod tests {
     fn a_limit_is_near_where_dropped_files_would_not_help() {
         let mut of = one_process();
         for (usage, files, near) in [(95, 0, true), (95, 10, false), (80, 0, false)] {
-            let mut cgroup = Cgroup {
-                limit: Some(100_000_000),
-                usage: Some(usage * 1_000_000),
-                ..Cgroup::default()
-            };
+            let mut cgroup = Cgroup { limit: Some(100_000_000), usage: Some(usage * 1_000_000), ..Cgroup::default() };
             cgroup.parts.inactive_file = Some(files * 1_000_000);
             of.snapshot.cgroup = Some(cgroup);
             let text = render(std::slice::from_ref(&of), Form::Short(80));

@@ -174,14 +174,11 @@ impl Server {
         match (uri.scheme_str(), uri.host()) {
             (Some("http"), Some(host)) if !host.is_empty() => (),
             (Some("https"), _) => {
-                return Err(Failure::new(
-                    Exit::Unsupported,
-                    format!("--prometheus {url}: ebb speaks http, not https"),
-                )
-                .remedy(
-                    "forward a local port: kubectl port-forward svc/prometheus 9090, or ssh -L; or run a TLS proxy \
+                return Err(Failure::new(Exit::Unsupported, format!("--prometheus {url}: ebb speaks http, not https"))
+                    .remedy(
+                        "forward a local port: kubectl port-forward svc/prometheus 9090, or ssh -L; or run a TLS proxy \
                      on this machine",
-                ));
+                    ));
             }
             _ => return Err(wrong("not an address such as http://localhost:9090")),
         }
@@ -212,12 +209,7 @@ impl Server {
     }
 
     /// The value of each series at one time.
-    pub fn query(
-        &self,
-        query: &str,
-        at_s: f64,
-        mut each: impl FnMut(&Labels, f64),
-    ) -> Result<(), Failure> {
+    pub fn query(&self, query: &str, at_s: f64, mut each: impl FnMut(&Labels, f64)) -> Result<(), Failure> {
         let time = format!("{at_s:.3}");
         let body = self.get("query", &[("query", query), ("time", &time)])?;
         for series in self.data::<Found>(&body)?.0 {
@@ -237,8 +229,8 @@ impl Server {
         mut each: impl FnMut(&Labels, &mut dyn Iterator<Item = (usize, f64)>),
     ) -> Result<(), Failure> {
         for (first, part) in times.parts(series) {
-            let [from, to, step] = [part.from_s, part.at_s(part.count - 1), part.step_s]
-                .map(|seconds| format!("{seconds:.3}"));
+            let [from, to, step] =
+                [part.from_s, part.at_s(part.count - 1), part.step_s].map(|seconds| format!("{seconds:.3}"));
             let asked = [("query", query), ("start", &from), ("end", &to), ("step", &step)];
             let body = self.get("query_range", &asked)?;
             for series in self.data::<Found>(&body)?.0 {
@@ -256,13 +248,7 @@ impl Server {
     }
 
     /// The label sets of the series that match and had a value in a time.
-    pub fn series(
-        &self,
-        matches: &str,
-        from_s: f64,
-        to_s: f64,
-        each: impl FnMut(&Labels),
-    ) -> Result<(), Failure> {
+    pub fn series(&self, matches: &str, from_s: f64, to_s: f64, each: impl FnMut(&Labels)) -> Result<(), Failure> {
         let [from, to] = [from_s, to_s].map(|seconds| format!("{seconds:.3}"));
         let body = self.get("series", &[("match[]", matches), ("start", &from), ("end", &to)])?;
         self.data::<Vec<Labels>>(&body)?.iter().for_each(each);
@@ -270,10 +256,8 @@ impl Server {
     }
 
     fn get(&self, what: &str, parameters: &[(&str, &str)]) -> Result<Vec<u8>, Failure> {
-        let parameters: Vec<String> = parameters
-            .iter()
-            .map(|(name, value)| format!("{}={}", quoted(name), quoted(value)))
-            .collect();
+        let parameters: Vec<String> =
+            parameters.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value))).collect();
         let (address, parameters) = (format!("{}/api/v1/{what}", self.base), parameters.join("&"));
         let bearer = self.token.iter().map(|token| format!("Bearer {token}"));
         // What only reads is a GET, which proxies permit, unless it is longer than they permit.
@@ -281,8 +265,7 @@ impl Server {
             let request = self.agent.get(format!("{address}?{parameters}"));
             bearer.fold(request, |request, it| request.header("Authorization", it)).call()
         } else {
-            let request =
-                self.agent.post(address).content_type("application/x-www-form-urlencoded");
+            let request = self.agent.post(address).content_type("application/x-www-form-urlencoded");
             bearer.fold(request, |request, it| request.header("Authorization", it)).send(parameters)
         };
         let mut answer = answer.map_err(|error| self.unreachable(&error))?;
@@ -298,9 +281,7 @@ impl Server {
     fn unreachable(&self, error: &ureq::Error) -> Failure {
         let remedy = match error {
             ureq::Error::Timeout(_) => "ask for a shorter time with --for",
-            ureq::Error::BodyExceedsLimit(_) => {
-                "ask for a shorter time with --for, or for fewer series"
-            }
+            ureq::Error::BodyExceedsLimit(_) => "ask for a shorter time with --for, or for fewer series",
             _ => "is that the address of a running Prometheus?",
         };
         Failure::new(Exit::TryAgain, format!("{}: {error}", self.base)).remedy(remedy)
@@ -309,19 +290,17 @@ impl Server {
     /// A status that is no success, in the server's words where it has any.
     fn refused(&self, status: u16, body: &[u8]) -> Failure {
         let said = serde_json::from_slice::<Answer<serde::de::IgnoredAny>>(body);
-        let said = said.ok().and_then(|answer| answer.error).map_or(String::new(), |error| {
-            format!(": {}", error.chars().take(MOST_LETTERS).collect::<String>())
-        });
+        let said = said
+            .ok()
+            .and_then(|answer| answer.error)
+            .map_or(String::new(), |error| format!(": {}", error.chars().take(MOST_LETTERS).collect::<String>()));
         let (exit, remedy) = match status {
             401 | 403 => (Exit::Permission, "give a token with --token-file"),
-            300..400 | 404 | 405 => {
-                (Exit::Usage, "is a part of the path missing, such as /prometheus?")
-            }
+            300..400 | 404 | 405 => (Exit::Usage, "is a part of the path missing, such as /prometheus?"),
             400 | 422 => (Exit::Usage, "see the server's words"),
             _ => (Exit::TryAgain, "see the server's log, or ask for a shorter time with --for"),
         };
-        Failure::new(exit, format!("{} answered with status {status}{said}", self.base))
-            .remedy(remedy)
+        Failure::new(exit, format!("{} answered with status {status}{said}", self.base)).remedy(remedy)
     }
 
     fn data<'a, T: Deserialize<'a>>(&self, body: &'a [u8]) -> Result<T, Failure> {
@@ -338,9 +317,7 @@ fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(byte.into())
-            }
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte.into()),
             _ => out += &format!("%{byte:02X}"),
         }
     }
@@ -373,16 +350,8 @@ mod tests {
                 Exit::Usage,
                 "status 400: parse error at 1;",
             ),
-            (
-                "HTTP/1.0 302 Found\r\nLocation: /login\r\n\r\n",
-                Exit::Usage,
-                "status 302; is a part of the path",
-            ),
-            (
-                "HTTP/1.0 200 OK\r\n\r\n<html>",
-                Exit::Usage,
-                "not the JSON of a Prometheus; is a part",
-            ),
+            ("HTTP/1.0 302 Found\r\nLocation: /login\r\n\r\n", Exit::Usage, "status 302; is a part of the path"),
+            ("HTTP/1.0 200 OK\r\n\r\n<html>", Exit::Usage, "not the JSON of a Prometheus; is a part"),
             ("HTTP/1.0 200 OK\r\n\r\n{\"status\":\"success\"}", Exit::Usage, "not the JSON"),
             (
                 "HTTP/1.0 200 OK\r\n\r\n{\"data\":{\"result\":[{\"metric\":{},\"value\":[1,\"x\"]}]}}",
@@ -411,9 +380,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
-        for (token, words) in
-            [(None, "No such file"), (Some("a\nb"), "not one line"), (Some(" "), "not one line")]
-        {
+        for (token, words) in [(None, "No such file"), (Some("a\nb"), "not one line"), (Some(" "), "not one line")] {
             if let Some(token) = token {
                 std::fs::write(&file, token).unwrap();
             }
@@ -427,10 +394,7 @@ mod tests {
         let times = Times { from_s: 60.0, step_s: 60.0, count: 100 };
         let parts: Vec<(usize, Times)> = times.parts(30_000).collect();
         assert_eq!(parts.len(), 4);
-        assert_eq!(
-            (parts[3].0, parts[3].1),
-            (99, Times { from_s: 6000.0, step_s: 60.0, count: 1 })
-        );
+        assert_eq!((parts[3].0, parts[3].1), (99, Times { from_s: 6000.0, step_s: 60.0, count: 1 }));
         assert_eq!(times.parts(0).count(), 1);
         assert_eq!(quoted("a{b=\"c d\"}é"), "a%7Bb%3D%22c%20d%22%7D%C3%A9");
     }

@@ -55,9 +55,7 @@ pub fn end_trial(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
         for (number, _) in signals.forever().enumerate() {
             match number {
                 0 => {
-                    terminal::warn(
-                        "interrupted: stopping all processes, keeping the results (again to kill)",
-                    );
+                    terminal::warn("interrupted: stopping all processes, keeping the results (again to kill)");
                     interrupt.set();
                 }
                 1 => {
@@ -68,9 +66,7 @@ pub fn end_trial(interrupt: Interrupt, groups: Groups) -> Result<(), Failure> {
                 }
                 _ => {
                     groups.kill_all();
-                    terminal::warn(
-                        "interrupted three times: all processes were killed, no results are kept",
-                    );
+                    terminal::warn("interrupted three times: all processes were killed, no results are kept");
                     std::process::exit(i32::from(Exit::Interrupted.code()));
                 }
             }

@@ -70,7 +70,5 @@ fn let_go_of_terminal() {
 /// As a shell has it.
 fn code(status: ExitStatus) -> ExitCode {
     let of_signal = || status.signal().map_or(i32::from(Exit::Internal.code()), |it| 128 + it);
-    ExitCode::from(
-        u8::try_from(status.code().unwrap_or_else(of_signal)).unwrap_or(Exit::Internal.code()),
-    )
+    ExitCode::from(u8::try_from(status.code().unwrap_or_else(of_signal)).unwrap_or(Exit::Internal.code()))
 }

@@ -66,8 +66,7 @@ pub fn print_json(value: &(impl Serialize + ?Sized), indented: bool) -> Result<(
         true => serde_json::to_writer_pretty(&mut out, value),
         false => serde_json::to_writer(&mut out, value),
     };
-    let written =
-        made.map_err(|error| if error.is_io() { not_written(error.into()) } else { error.into() });
+    let written = made.map_err(|error| if error.is_io() { not_written(error.into()) } else { error.into() });
     written.and_then(|()| out.write_all(b"\n").and_then(|()| out.flush()).map_err(not_written))
 }
 
@@ -118,10 +117,7 @@ mod tests {
 
     #[test]
     fn a_terminal_obeys_no_name() {
-        assert_eq!(
-            plain("a\u{1b}]0;b\u{7}\rc\r\n\td\u{9b}1m"),
-            "a\u{fffd}]0;b\u{fffd}\u{fffd}c\r\n\td\u{fffd}1m"
-        );
+        assert_eq!(plain("a\u{1b}]0;b\u{7}\rc\r\n\td\u{9b}1m"), "a\u{fffd}]0;b\u{fffd}\u{fffd}c\r\n\td\u{fffd}1m");
         let painted = "\u{1b}[31mBad:\u{1b}[0m a\u{1b}[5mb";
         assert_eq!(plain(painted), "\u{1b}[31mBad:\u{1b}[0m a\u{fffd}[5mb");
     }

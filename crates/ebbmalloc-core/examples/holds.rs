@@ -37,20 +37,8 @@ const PROGRAMS: [Program; 5] = [
     Program { name: "idle", caches: 64, total_bytes: 256 << 20, sizes: 16..4096, survives: 0 },
     Program { name: "tiny", caches: 4, total_bytes: 300 << 20, sizes: 16..64, survives: 64 },
     Program { name: "mid", caches: 4, total_bytes: 300 << 20, sizes: 64..4096, survives: 32 },
-    Program {
-        name: "threads",
-        caches: 1000,
-        total_bytes: 1000 << 20,
-        sizes: 16..4096,
-        survives: 0,
-    },
-    Program {
-        name: "large",
-        caches: 1,
-        total_bytes: 2000 << 20,
-        sizes: 40 << 10..400 << 10,
-        survives: 3,
-    },
+    Program { name: "threads", caches: 1000, total_bytes: 1000 << 20, sizes: 16..4096, survives: 0 },
+    Program { name: "large", caches: 1, total_bytes: 2000 << 20, sizes: 40 << 10..400 << 10, survives: 3 },
 ];
 
 /// Ticks after each step: more than it takes until nothing is left to return.
@@ -142,9 +130,8 @@ fn run(program: &Program) {
     for index in (1..blocks.len()).rev() {
         blocks.swap(index, random.below(index + 1));
     }
-    let (survivors, freed): (Vec<_>, Vec<_>) = blocks
-        .into_iter()
-        .partition(|_| program.survives > 0 && random.below(program.survives) == 0);
+    let (survivors, freed): (Vec<_>, Vec<_>) =
+        blocks.into_iter().partition(|_| program.survives > 0 && random.below(program.survives) == 0);
     for blocks in [freed, survivors] {
         blocks.into_iter().for_each(|(thread, block)| thread.give(block));
         tick();
@@ -167,9 +154,7 @@ fn nanoseconds_a_tick() -> f64 {
 fn main() -> std::io::Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let known = |name: &str| PROGRAMS.iter().find(|program| program.name == name);
-    let (Some(program), Some(file)) =
-        (arguments.first().and_then(|name| known(name)), arguments.get(1))
-    else {
+    let (Some(program), Some(file)) = (arguments.first().and_then(|name| known(name)), arguments.get(1)) else {
         let names = PROGRAMS.map(|program| program.name).join(", ");
         eprintln!("holds PROGRAM FILE, where PROGRAM is one of {names}");
         std::process::exit(2);

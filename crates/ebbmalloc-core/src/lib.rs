@@ -38,10 +38,7 @@
 // Empty structures are made in constants, where `Default::default` cannot be called.
 #![allow(clippy::new_without_default)]
 // Casts that can lose bits are checked, or a comment says why they cannot.
-#![cfg_attr(
-    not(test),
-    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
-)]
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 pub mod arena;
 pub mod base;

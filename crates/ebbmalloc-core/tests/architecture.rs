@@ -47,12 +47,7 @@ fn every_file_that_the_page_names_exists() {
     let places = ["", "crates/ebbmalloc-core/src", "crates/ebb"];
     let names: Vec<_> = quoted(&page())
         .into_iter()
-        .filter(|name| {
-            name.contains('/')
-                && name.contains('.')
-                && !name.starts_with('/')
-                && !name.contains(' ')
-        })
+        .filter(|name| name.contains('/') && name.contains('.') && !name.starts_with('/') && !name.contains(' '))
         .collect();
     assert!(names.len() > 30, "only {} files named", names.len());
     let exists = |name: &&String| {
@@ -67,8 +62,7 @@ fn every_file_that_the_page_names_exists() {
 fn the_table_of_crates_has_each_crate() {
     let page = page();
     let rows = section(&page, "\n## Crates\n").lines();
-    let mut named: Vec<_> =
-        rows.filter_map(|row| row.split_once(" | ")).flat_map(|(names, _)| quoted(names)).collect();
+    let mut named: Vec<_> = rows.filter_map(|row| row.split_once(" | ")).flat_map(|(names, _)| quoted(names)).collect();
     let mut crates: Vec<_> = fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -107,9 +101,7 @@ fn every_test_that_holds_a_contract_exists() {
     let mut files = Vec::new();
     sources(&tests, &mut files);
     let texts: Vec<_> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
-    let runs = |written: &[String]| {
-        texts.iter().any(|text| written.iter().any(|written| text.contains(written)))
-    };
+    let runs = |written: &[String]| texts.iter().any(|text| written.iter().any(|written| text.contains(written)));
     let page = fs::read_to_string(root().join("docs/contracts.md")).unwrap();
     let rows: Vec<_> = page.lines().filter(|line| line.matches(" | ").count() == 1).collect();
     assert!(rows.len() > 30, "only {} clauses", rows.len());
@@ -120,10 +112,7 @@ fn every_test_that_holds_a_contract_exists() {
             let found = match name.split_once(':') {
                 Some((file, case)) => {
                     let file_of = |end| tests.join(format!("programs/{file}.{end}"));
-                    let text = ["c", "cpp"]
-                        .map(file_of)
-                        .into_iter()
-                        .find_map(|it| fs::read_to_string(it).ok());
+                    let text = ["c", "cpp"].map(file_of).into_iter().find_map(|it| fs::read_to_string(it).ok());
                     let program = file.rsplit('/').next().unwrap();
                     let both = format!("\"{program}\" \"{case}\"");
                     let written = [format!("\"{program} {case}"), both, format!("\"{program}\"")];
@@ -145,9 +134,7 @@ fn only_the_door_calls_the_kernel() {
     let mut calls = 0;
     for file in &files {
         let code = code(file);
-        let is_call = code.contains("\"syscall\"")
-            || code.contains("\"svc 0\"")
-            || code.contains("\"svc #0\"");
+        let is_call = code.contains("\"syscall\"") || code.contains("\"svc 0\"") || code.contains("\"svc #0\"");
         calls += usize::from(is_call);
         assert!(!is_call || file.starts_with(&door), "{} calls the kernel", file.display());
         assert!(!code.contains("libc::"), "{} uses libc", file.display());

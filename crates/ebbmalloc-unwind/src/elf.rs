@@ -44,8 +44,7 @@ pub fn tables(host: &impl Host, base: usize, pc: usize) -> Option<Tables> {
     let (mut bias, mut index, mut has_code) = (None, None, false);
     for number in 0..count.min(PROGRAM_HEADERS_MOST) {
         let (kind, start, file_bytes) = header(host, base + headers + number * 56)?;
-        identity =
-            identity.rotate_left(7).wrapping_add(start.wrapping_mul(31)).wrapping_add(file_bytes);
+        identity = identity.rotate_left(7).wrapping_add(start.wrapping_mul(31)).wrapping_add(file_bytes);
         let offset = word(headers + number * 56 + 8)?;
         if kind == PT_LOAD && offset == 0 && bias.is_none() {
             bias = Some(base.wrapping_sub(start & !(PAGE - 1)));
@@ -79,9 +78,5 @@ pub fn tables(host: &impl Host, base: usize, pc: usize) -> Option<Tables> {
 
 /// Type, address and length of the segment whose program header is at `address`.
 fn header(host: &impl Host, address: usize) -> Option<(usize, usize, usize)> {
-    Some((
-        word_at(host, address)? & HALF,
-        word_at(host, address + 16)?,
-        word_at(host, address + 32)?,
-    ))
+    Some((word_at(host, address)? & HALF, word_at(host, address + 16)?, word_at(host, address + 32)?))
 }

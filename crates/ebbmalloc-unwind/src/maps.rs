@@ -111,9 +111,7 @@ mod tests {
         let mut count = 0;
         let line = format!("1000-2000 r-xp 0 00:00 0 /{}\n", "n".repeat(5000));
         for _ in 0..2 {
-            lines.push(line.as_bytes(), &mut |mapping| {
-                count += usize::from(mapping.name.is_empty())
-            });
+            lines.push(line.as_bytes(), &mut |mapping| count += usize::from(mapping.name.is_empty()));
         }
         assert_eq!(count, 2);
     }

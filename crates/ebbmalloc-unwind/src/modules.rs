@@ -42,16 +42,8 @@ pub struct Modules {
 impl Modules {
     /// Nothing is known yet. All of it is zero.
     pub const fn new() -> Self {
-        const NOTHING: Code =
-            Code { start: 0, end: 0, base: 0, name: 0, is_read: false, tables: None };
-        Self {
-            codes: [NOTHING; MOST],
-            count: 0,
-            names: [0; NAMES_BYTES],
-            names_bytes: 0,
-            wait: 0,
-            patience: 0,
-        }
+        const NOTHING: Code = Code { start: 0, end: 0, base: 0, name: 0, is_read: false, tables: None };
+        Self { codes: [NOTHING; MOST], count: 0, names: [0; NAMES_BYTES], names_bytes: 0, wait: 0, patience: 0 }
     }
 
     /// At the beginning of a walk.
@@ -89,9 +81,7 @@ impl Modules {
 
     /// Whether what is known of `pc` is out of date.
     pub fn is_stale(&self, host: &impl Host, pc: usize) -> bool {
-        self.find(pc).is_some_and(|code| {
-            code.tables.is_some() && elf::tables(host, code.base, pc) != code.tables
-        })
+        self.find(pc).is_some_and(|code| code.tables.is_some() && elf::tables(host, code.base, pc) != code.tables)
     }
 
     fn find(&self, pc: usize) -> Option<&Code> {

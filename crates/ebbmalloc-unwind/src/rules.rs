@@ -6,8 +6,8 @@ use crate::{Host, ReadAt};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, NativeEndian, Register, RegisterRule, UnwindContext,
-    UnwindContextStorage, UnwindSection, UnwindTableRow,
+    BaseAddresses, CfaRule, EhFrame, NativeEndian, Register, RegisterRule, UnwindContext, UnwindContextStorage,
+    UnwindSection, UnwindTableRow,
 };
 
 /// How to get from a frame to its caller's.
@@ -70,36 +70,26 @@ impl Reader {
     ///
     /// # Safety
     /// The tables are those of a module that stays loaded meanwhile.
-    pub unsafe fn rule(
-        &mut self,
-        host: &impl Host,
-        tables: &Tables,
-        name: Option<&CStr>,
-        pc: usize,
-    ) -> Rule {
+    pub unsafe fn rule(&mut self, host: &impl Host, tables: &Tables, name: Option<&CStr>, pc: usize) -> Rule {
         let in_memory = |at: usize, into: &mut [u8]| {
             // SAFETY: headers and segment are as long as `elf::tables` found them, and stay mapped (fn contract); both ends of the
             // segment were seen to be there. `into` is apart from them.
-            unsafe {
-                core::ptr::copy_nonoverlapping(at as *const u8, into.as_mut_ptr(), into.len())
-            };
+            unsafe { core::ptr::copy_nonoverlapping(at as *const u8, into.as_mut_ptr(), into.len()) };
             true
         };
         let mut rule = None;
         if let Some(name) = name {
             host.read_file(name, &mut |read_at| {
                 if self.is_mapped(tables, read_at, &in_memory) {
-                    let in_file = |at: usize, into: &mut [u8]| {
-                        read_at((at - tables.start).wrapping_add(tables.file_start), into)
-                    };
+                    let in_file =
+                        |at: usize, into: &mut [u8]| read_at((at - tables.start).wrapping_add(tables.file_start), into);
                     rule = self.look_up(tables, pc, &in_file);
                 }
             });
         }
         // Not asked for sooner: a page about which the kernel is asked becomes resident too.
         let is_there = || host.is_readable(tables.index) && host.is_readable((tables.end - 8) & !7);
-        rule.or_else(|| is_there().then(|| self.look_up(tables, pc, &in_memory))?)
-            .unwrap_or(Rule::FramePointer)
+        rule.or_else(|| is_there().then(|| self.look_up(tables, pc, &in_memory))?).unwrap_or(Rule::FramePointer)
     }
 
     /// Whether a file has the headers that are mapped.

@@ -76,11 +76,7 @@ fn walk_here(unwinder: &mut Unwinder, process: &Process, most: usize) -> Vec<usi
 
 /// How many of the frames are the most frequent one.
 fn repeated(frames: &[usize]) -> usize {
-    frames
-        .iter()
-        .map(|frame| frames.iter().filter(|other| *other == frame).count())
-        .max()
-        .unwrap_or(0)
+    frames.iter().map(|frame| frames.iter().filter(|other| *other == frame).count()).max().unwrap_or(0)
 }
 
 #[test]
@@ -152,9 +148,7 @@ fn unknown_code_is_asked_for_ever_more_seldom() {
     let here = Registers::here();
     for _ in 0..1000 {
         // SAFETY: these are this thread's registers but for `pc`, and no module has 16 as an address, so the walk reads no table.
-        unsafe {
-            unwinder.walk(&process, Registers { pc: 16, ..here }, false, &mut [0; 8], &mut [])
-        };
+        unsafe { unwinder.walk(&process, Registers { pc: 16, ..here }, false, &mut [0; 8], &mut []) };
     }
     assert!(process.readings.load(Ordering::Relaxed) < 12);
 }

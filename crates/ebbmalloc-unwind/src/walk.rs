@@ -88,13 +88,7 @@ impl Unwinder {
     }
 
     /// The caller's registers; `None` at the end, and where the stack makes no sense any more.
-    fn leave<H: Host>(
-        &self,
-        stack: &mut Stack<H>,
-        at: Registers,
-        rule: Rule,
-        innermost: bool,
-    ) -> Option<Registers> {
+    fn leave<H: Host>(&self, stack: &mut Stack<H>, at: Registers, rule: Rule, innermost: bool) -> Option<Registers> {
         let caller = match rule {
             Rule::End => return None,
             Rule::FramePointer => {
@@ -114,9 +108,7 @@ impl Unwinder {
                 if frame < at.sp || (frame == at.sp && !innermost) {
                     return None;
                 }
-                let saved = |stack: &mut Stack<H>, offset: i32| {
-                    stack.word(frame.checked_add_signed(offset as isize)?)
-                };
+                let saved = |stack: &mut Stack<H>, offset: i32| stack.word(frame.checked_add_signed(offset as isize)?);
                 let pc = match return_at {
                     Some(offset) => saved(stack, offset)?,
                     None if innermost => at.link,

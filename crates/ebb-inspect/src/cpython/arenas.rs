@@ -90,12 +90,7 @@ impl Record {
 }
 
 /// What the arenas of `array` hold, added to `sum`.
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    array: u64,
-    layout: &Layout,
-    sum: &mut Arenas,
-) -> Result<(), Unreadable> {
+pub(super) fn read(reader: &mut Reader<'_>, array: u64, layout: &Layout, sum: &mut Arenas) -> Result<(), Unreadable> {
     let (records, is_swapped) = records(reader, array, layout);
     sum.swapped += u64::from(is_swapped);
     for record in records {
@@ -112,16 +107,10 @@ pub(super) fn ranges(reader: &mut Reader<'_>, array: u64, layout: &Layout) -> Ve
 }
 
 /// The block that `address` lies in: its first byte. `None` outside of a pool that holds some.
-pub(super) fn block_of(
-    reader: &mut Reader<'_>,
-    address: u64,
-    layout: &Layout,
-) -> Result<Option<u64>, Unreadable> {
+pub(super) fn block_of(reader: &mut Reader<'_>, address: u64, layout: &Layout) -> Result<Option<u64>, Unreadable> {
     let pool = address - address % layout.pool_bytes;
     let first = pool + HEADER_BYTES;
-    Ok(header(reader, pool)?
-        .filter(|_| address >= first)
-        .map(|(_, size)| address - (address - first) % size))
+    Ok(header(reader, pool)?.filter(|_| address >= first).map(|(_, size)| address - (address - first) % size))
 }
 
 /// The records of the arenas that are mapped, and whether there may be more, in swap.
@@ -148,12 +137,7 @@ fn records(reader: &mut Reader<'_>, array: u64, layout: &Layout) -> (Vec<Record>
     (records, false)
 }
 
-fn add(
-    reader: &mut Reader<'_>,
-    record: Record,
-    layout: &Layout,
-    sum: &mut Arenas,
-) -> Result<(), Unreadable> {
+fn add(reader: &mut Reader<'_>, record: Record, layout: &Layout, sum: &mut Arenas) -> Result<(), Unreadable> {
     let (start, end) = (record.address, record.address + layout.arena_bytes);
     let presence = Presence::read(reader.memory(), start, end)?;
     sum.count += 1;

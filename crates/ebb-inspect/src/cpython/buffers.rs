@@ -53,11 +53,7 @@ pub(super) fn owners(
     }
     let mut owned: Vec<OfType> = owned
         .into_iter()
-        .map(|(kind, (count, bytes))| OfType {
-            name: kind.map(|kind| name(reader, kind)),
-            count,
-            bytes,
-        })
+        .map(|(kind, (count, bytes))| OfType { name: kind.map(|kind| name(reader, kind)), count, bytes })
         .collect();
     OfType::sort(&mut owned);
     Ok(owned)
@@ -72,8 +68,7 @@ fn search(
     types: &mut HashMap<u64, Option<u64>>,
 ) -> Result<(), Unreadable> {
     let wanted = types.iter().filter(|(_, kind)| kind.is_none());
-    let (least, most) = wanted
-        .fold((u64::MAX, 0), |(least, most), (&block, _)| (least.min(block), most.max(block)));
+    let (least, most) = wanted.fold((u64::MAX, 0), |(least, most), (&block, _)| (least.min(block), most.max(block)));
     let presence = Presence::read(reader.memory(), start, end)?;
     let mut piece = vec![0; PIECE_BYTES];
     for (run, length) in presence.runs(start, end) {
@@ -99,11 +94,7 @@ fn search(
 }
 
 /// The type of the object in the block at `block`, if there is one.
-fn object_at(
-    reader: &mut Reader<'_>,
-    block: u64,
-    type_of_types: u64,
-) -> Result<Option<u64>, Unreadable> {
+fn object_at(reader: &mut Reader<'_>, block: u64, type_of_types: u64) -> Result<Option<u64>, Unreadable> {
     for in_front in IN_FRONT {
         let object = block.wrapping_add(in_front);
         if let Some(kind) = unless_torn(type_of(reader, object, type_of_types))?.flatten() {
@@ -114,11 +105,7 @@ fn object_at(
 }
 
 /// The type of the object at `object`, if it has a count, and a type whose type is one: of `type`'s kind.
-fn type_of(
-    reader: &mut Reader<'_>,
-    object: u64,
-    type_of_types: u64,
-) -> Result<Option<u64>, Unreadable> {
+fn type_of(reader: &mut Reader<'_>, object: u64, type_of_types: u64) -> Result<Option<u64>, Unreadable> {
     let references = reader.word(object)?;
     if low_half(references) == 0 || references & OVERFLOW != 0 {
         return Ok(None);

@@ -250,23 +250,18 @@ mod tests {
     fn lines_of_each_kind_of_table() {
         // Four bytes, then 2 lines more; six, then one less.
         let pairs = [4, 2, 6, 255];
-        for (position, expected) in
-            [(-1, 10), (0, 10), (3, 10), (4, 12), (9, 12), (10, 11), (900, 11)]
-        {
+        for (position, expected) in [(-1, 10), (0, 10), (3, 10), (4, 12), (9, 12), (10, 11), (900, 11)] {
             assert_eq!(line(9, &pairs, position), expected, "{position}");
         }
         // The same, and in the middle four bytes without a line. Positions count two bytes.
         let ranges = [4, 0, 4, 128, 2, 2, 100, 255];
-        for (position, expected) in
-            [(-1, 10), (0, 10), (1, 10), (3, 10), (4, 12), (5, 11), (900, 11)]
-        {
+        for (position, expected) in [(-1, 10), (0, 10), (1, 10), (3, 10), (4, 12), (5, 11), (900, 11)] {
             assert_eq!(line(10, &ranges, position), expected, "{position}");
         }
         // Two instructions with columns; one that is 2 lines below; three a line up, without columns; one by long numbers,
         // 70 lines below; one without a line.
         let entries = [0x81, 0x12, 0xe0, 4, 9, 0xea, 3, 0xf0, 0x4c, 0x02, 0, 1, 1, 0xf8];
-        for (position, expected) in
-            [(-3, 10), (0, 10), (1, 10), (2, 12), (3, 11), (5, 11), (6, 81), (7, 81), (900, 81)]
+        for (position, expected) in [(-3, 10), (0, 10), (1, 10), (2, 12), (3, 11), (5, 11), (6, 81), (7, 81), (900, 81)]
         {
             assert_eq!(line(12, &entries, 200 + 2 * position), expected, "{position}");
         }

@@ -103,11 +103,7 @@ struct Tally {
 }
 
 /// Addresses and numbers of the interpreters, the newest first.
-pub(super) fn states(
-    reader: &mut Reader<'_>,
-    runtime: u64,
-    layout: &Layout,
-) -> Result<Vec<(u64, i64)>, Unsupported> {
+pub(super) fn states(reader: &mut Reader<'_>, runtime: u64, layout: &Layout) -> Result<Vec<(u64, i64)>, Unsupported> {
     let mut states = Vec::new();
     let mut next = reader.word(runtime.wrapping_add(layout.head))?;
     while next != 0 {
@@ -124,11 +120,7 @@ pub(super) fn states(
 }
 
 /// The address of the interpreter that the process began with.
-pub(super) fn main_interpreter(
-    reader: &mut Reader<'_>,
-    runtime: u64,
-    layout: &Layout,
-) -> Result<u64, Unsupported> {
+pub(super) fn main_interpreter(reader: &mut Reader<'_>, runtime: u64, layout: &Layout) -> Result<u64, Unsupported> {
     states(reader, runtime, layout)?
         .into_iter()
         .find(|&(_, id)| id == 0)
@@ -157,13 +149,8 @@ pub(super) fn interpreters(
 }
 
 /// Reads the collector whose state is at `gc`.
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    gc: u64,
-    frozen: Frozen,
-) -> Result<Collector, Unreadable> {
-    let mut collector =
-        Collector { enabled: reader.int(gc.wrapping_add(ENABLED))? != 0, ..Collector::default() };
+pub(super) fn read(reader: &mut Reader<'_>, gc: u64, frozen: Frozen) -> Result<Collector, Unreadable> {
+    let mut collector = Collector { enabled: reader.int(gc.wrapping_add(ENABLED))? != 0, ..Collector::default() };
     let mut tallies = HashMap::new();
     let mut ends = Vec::new();
     let first = generations(reader, gc)?;
@@ -190,8 +177,7 @@ pub(super) fn read(
     collector.complete = ends.iter().all(|end| *end == End::Reached);
     collector.swapped = ends.contains(&End::Swapped);
     let types = tallies.into_values();
-    collector.types =
-        types.map(|it| OfType { name: Some(it.name), count: it.count, bytes: it.bytes }).collect();
+    collector.types = types.map(|it| OfType { name: Some(it.name), count: it.count, bytes: it.bytes }).collect();
     OfType::sort(&mut collector.types);
     Ok(collector)
 }
@@ -226,11 +212,7 @@ enum End {
 }
 
 /// The objects of one list, as far as it can be followed.
-fn count(
-    reader: &mut Reader<'_>,
-    head: u64,
-    tallies: &mut HashMap<u64, Tally>,
-) -> Result<(u64, End), Unreadable> {
+fn count(reader: &mut Reader<'_>, head: u64, tallies: &mut HashMap<u64, Tally>) -> Result<(u64, End), Unreadable> {
     match follow(reader, head, tallies) {
         (tracked, Ok(())) => Ok((tracked, End::Reached)),
         (tracked, Err(Unreadable::Late)) => Ok((tracked, End::Late)),
@@ -241,11 +223,7 @@ fn count(
 }
 
 /// Counts the objects of one list; where it cannot be followed to its end, those until there.
-fn follow(
-    reader: &mut Reader<'_>,
-    head: u64,
-    tallies: &mut HashMap<u64, Tally>,
-) -> (u64, Result<(), Unreadable>) {
+fn follow(reader: &mut Reader<'_>, head: u64, tallies: &mut HashMap<u64, Tally>) -> (u64, Result<(), Unreadable>) {
     let mut tracked = 0;
     let mut at = head;
     loop {
@@ -272,11 +250,7 @@ fn step(reader: &mut Reader<'_>, at: u64) -> Result<u64, Unreadable> {
     if back == at { Ok(next) } else { Err(Unreadable::Unmapped(next)) }
 }
 
-fn tally(
-    reader: &mut Reader<'_>,
-    object: u64,
-    tallies: &mut HashMap<u64, Tally>,
-) -> Result<(), Unreadable> {
+fn tally(reader: &mut Reader<'_>, object: u64, tallies: &mut HashMap<u64, Tally>) -> Result<(), Unreadable> {
     let address = reader.word(object.wrapping_add(TYPE))?;
     let tally = match tallies.entry(address) {
         Entry::Occupied(known) => known.into_mut(),

@@ -79,21 +79,14 @@ impl Layout {
                 return Self::published(reader, place, GC_OF_3_14, Frozen::BehindGenerations);
             }
             (major, minor) => {
-                return Err(Unsupported::Build(format!(
-                    "CPython {major}.{minor} is not one of 3.8 to 3.14"
-                )));
+                return Err(Unsupported::Build(format!("CPython {major}.{minor} is not one of 3.8 to 3.14")));
             }
         };
         Ok(Self { head, next, id, gc, frozen: FROZEN, arena_bytes: sizes.0, pool_bytes: sizes.1 })
     }
 
     /// What the runtime tells of itself.
-    fn published(
-        reader: &mut Reader<'_>,
-        place: &Place,
-        gc: u64,
-        frozen: Frozen,
-    ) -> Result<Self, Unsupported> {
+    fn published(reader: &mut Reader<'_>, place: &Place, gc: u64, frozen: Frozen) -> Result<Self, Unsupported> {
         let mut cookie = [0; COOKIE.len()];
         reader.bytes(place.runtime, &mut cookie)?;
         if cookie != COOKIE {
@@ -101,8 +94,7 @@ impl Layout {
         }
         let mut field = |at: u64| reader.word(place.runtime.wrapping_add(at));
         let version = field(VERSION)?;
-        if (version >> 24 & 0xff, version >> 16 & 0xff)
-            != (place.version.0.into(), place.version.1.into())
+        if (version >> 24 & 0xff, version >> 16 & 0xff) != (place.version.0.into(), place.version.1.into())
             || version & RELEASE_LEVEL != RELEASE_LEVEL
         {
             return Err(Unsupported::Build(format!(

@@ -10,7 +10,8 @@ use crate::memory::Unreadable;
 use crate::target::{Backing, Mapping, Target};
 
 /// The message for a build whose objects have another layout and lie in mimalloc's pages.
-pub(super) const FREE_THREADED_BUILD: &str = "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
+pub(super) const FREE_THREADED_BUILD: &str =
+    "a free-threaded build of CPython: ebb does not read its collector, and its objects are in its own mimalloc";
 
 /// CPython in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +41,7 @@ struct Defining<'a> {
 /// Where `_PyRuntime` is, its version, its data.
 pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Unsupported> {
     let found = defining(target, mappings).ok_or(Unsupported::NoPython)?;
-    let version = version(found.file)
-        .map_err(|why| Unsupported::Build(format!("{}: {why}", found.file.display())))?;
+    let version = version(found.file).map_err(|why| Unsupported::Build(format!("{}: {why}", found.file.display())))?;
     Ok(Place {
         runtime: found.runtime,
         type_of_types: found.type_of_types,
@@ -69,8 +69,7 @@ fn defining<'a>(target: &Target, mappings: &'a [Mapping]) -> Option<Defining<'a>
             continue;
         }
         seen.push(file);
-        if let Some(([runtime, type_of_types, type_of_code], kind)) = symbols(&target.path_of(file))
-        {
+        if let Some(([runtime, type_of_types, type_of_code], kind)) = symbols(&target.path_of(file)) {
             let base = match kind {
                 ObjectKind::Executable => 0,
                 // The first mapping shows the file's beginning, which has the address 0.
@@ -120,9 +119,7 @@ fn version(path: &Path) -> Result<(u8, u8), &'static str> {
     };
     match numbers().ok_or("no version in the name")? {
         (_, _, build) if build.starts_with('t') => Err(FREE_THREADED_BUILD),
-        (_, _, build) if build.starts_with('d') => {
-            Err("ebb does not read a debug build of CPython")
-        }
+        (_, _, build) if build.starts_with('d') => Err("ebb does not read a debug build of CPython"),
         (major, minor, _) => Ok((major, minor)),
     }
 }

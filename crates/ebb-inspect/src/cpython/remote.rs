@@ -64,9 +64,7 @@ impl Remote {
     fn of(reader: &mut Reader<'_>, place: &Place, layout: &Layout) -> Result<Self, Unsupported> {
         let (major, minor) = place.version;
         if place.version < (3, 14) {
-            return Err(Unsupported::Build(format!(
-                "CPython {major}.{minor} has no remote execution; it needs 3.14"
-            )));
+            return Err(Unsupported::Build(format!("CPython {major}.{minor} has no remote execution; it needs 3.14")));
         }
         let unknown = || Unsupported::Build("its table of offsets is not known".into());
         let interpreter = main_interpreter(reader, place.runtime, layout)?;
@@ -74,8 +72,7 @@ impl Remote {
         let (support, pending, path) = (field(SUPPORT)?, field(PENDING)?, field(PATH)?);
         let (thread_bytes, path_bytes) = (field(THREAD_BYTES)?, field(PATH_BYTES)?);
         let (eval_breaker, native_id) = (field(EVAL_BREAKER)?, field(NATIVE_THREAD_ID)?);
-        let (main, is_enabled, finalizing) =
-            (field(THREADS_MAIN)?, field(IS_ENABLED)?, field(FINALIZING)?);
+        let (main, is_enabled, finalizing) = (field(THREADS_MAIN)?, field(IS_ENABLED)?, field(FINALIZING)?);
         let ends = [
             support.checked_add(path).and_then(|at| at.checked_add(path_bytes)),
             support.checked_add(pending).and_then(|at| at.checked_add(4)),
@@ -83,10 +80,7 @@ impl Remote {
             native_id.checked_add(8),
         ];
         let fits = |end: &Option<u64>| end.is_some_and(|end| end <= thread_bytes);
-        if path_bytes != EXPECTED_PATH_BYTES
-            || thread_bytes > MOST_THREAD_BYTES
-            || !ends.iter().all(fits)
-        {
+        if path_bytes != EXPECTED_PATH_BYTES || thread_bytes > MOST_THREAD_BYTES || !ends.iter().all(fits) {
             return Err(unknown());
         }
         if reader.word(place.runtime.wrapping_add(finalizing))? != 0 {
@@ -100,8 +94,7 @@ impl Remote {
         Ok(Self {
             is_enabled: reader.int(interpreter.wrapping_add(is_enabled))? == 1,
             is_pending: reader.int(support.wrapping_add(pending))? != 0,
-            thread: i32::try_from(reader.word(thread.wrapping_add(native_id))?)
-                .map_err(|_| unknown())?,
+            thread: i32::try_from(reader.word(thread.wrapping_add(native_id))?).map_err(|_| unknown())?,
             pending: support.wrapping_add(pending),
             path: support.wrapping_add(path),
             path_bytes: usize_of(path_bytes),

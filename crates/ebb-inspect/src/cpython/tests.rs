@@ -54,8 +54,7 @@ fn count_by_type(first: u64) {
     let collector = collector::read(&mut Reader::new(&memory), BASE, LAYOUT.frozen).unwrap();
     assert!(collector.complete);
     assert_eq!(collector.tracked[0], 2);
-    let expected =
-        OfType { name: Some("tuple".to_owned()), count: 2, bytes: 2 * (16 + 24 + 3 * 8) };
+    let expected = OfType { name: Some("tuple".to_owned()), count: 2, bytes: 2 * (16 + 24 + 3 * 8) };
     assert_eq!(collector.types, [expected]);
 }
 

@@ -25,11 +25,7 @@ impl Cached {
     }
 }
 
-pub(super) fn read(
-    space: Space<'_>,
-    place: &Place,
-    classes: &[Class],
-) -> Result<Cached, Unreadable> {
+pub(super) fn read(space: Space<'_>, place: &Place, classes: &[Class]) -> Result<Cached, Unreadable> {
     let offsets = &place.offsets;
     let mut reader = space.reader();
     let mut slots = Vec::new();

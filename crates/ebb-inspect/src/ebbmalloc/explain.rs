@@ -60,11 +60,7 @@ pub struct Explainer<'a> {
 
 impl<'a> Explainer<'a> {
     /// Reads what all answers need.
-    pub fn new(
-        memory: &'a dyn Memory,
-        mappings: &'a [Mapping],
-        place: &Place,
-    ) -> Result<Self, Unsupported> {
+    pub fn new(memory: &'a dyn Memory, mappings: &'a [Mapping], place: &Place) -> Result<Self, Unsupported> {
         if !is_sane(&place.offsets) {
             return Err(Unsupported::Layout(NAME.to_owned()));
         }
@@ -76,13 +72,8 @@ impl<'a> Explainer<'a> {
             for view in 0..place.offsets.views {
                 let mut bytes = [0; 32];
                 if unless_torn(reader.bytes(views.wrapping_add(view * 32), &mut bytes))?.is_some() {
-                    let [base, top, _, descriptors] =
-                        [0, 8, 16, 24].map(|at| number(&bytes, at, 8));
-                    regions.push((
-                        base,
-                        top.saturating_mul(place.offsets.granule_bytes),
-                        descriptors,
-                    ));
+                    let [base, top, _, descriptors] = [0, 8, 16, 24].map(|at| number(&bytes, at, 8));
+                    regions.push((base, top.saturating_mul(place.offsets.granule_bytes), descriptors));
                 }
             }
         }
@@ -94,10 +85,7 @@ impl<'a> Explainer<'a> {
     /// Where `address` is; `None` if it is not the heap's.
     pub fn find(&self, address: u64) -> Result<Option<Found>, Unreadable> {
         if self.pool.contains(address) {
-            return Ok(self
-                .pool
-                .record(address)
-                .map(|record| Found::Guarded(Box::new(record.clone()))));
+            return Ok(self.pool.record(address).map(|record| Found::Guarded(Box::new(record.clone()))));
         }
         let region = self.regions.iter().find(|(base, len, _)| address.wrapping_sub(*base) < *len);
         let Some(&(base, len, descriptors)) = region else {
@@ -123,14 +111,7 @@ impl<'a> Explainer<'a> {
             if goal < index + granules {
                 let start = base + index * granule;
                 return self
-                    .of_unit(
-                        &mut reader,
-                        &bytes,
-                        kind,
-                        class,
-                        (start, start + granules * granule),
-                        address,
-                    )
+                    .of_unit(&mut reader, &bytes, kind, class, (start, start + granules * granule), address)
                     .map(Some);
             }
             index += granules;
@@ -168,9 +149,7 @@ impl<'a> Explainer<'a> {
                     let number = number.filter(|number| *number < slab.class.slots)?;
                     let at = start + lead + number * slab.class.size;
                     let is_free = slab::is_set(&free, number)
-                        || slab.leaving >> ((at - start) / self.space.memory.page_bytes()).min(63)
-                            & 1
-                            != 0;
+                        || slab.leaving >> ((at - start) / self.space.memory.page_bytes()).min(63) & 1 != 0;
                     let is_cached = !self.cached.within(at, at + slab.class.size).is_empty();
                     let state = if is_free {
                         State::Free
@@ -181,8 +160,7 @@ impl<'a> Explainer<'a> {
                     };
                     Some(Block { start: at, bytes: slab.class.size, state })
                 };
-                let number =
-                    address.checked_sub(start + lead).map(|offset| offset / slab.class.size);
+                let number = address.checked_sub(start + lead).map(|offset| offset / slab.class.size);
                 match slot(number) {
                     Some(block) => {
                         let before = slot(number.and_then(|number| number.checked_sub(1)));

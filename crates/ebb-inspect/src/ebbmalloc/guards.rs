@@ -27,8 +27,7 @@ impl Pool {
     pub fn record(&self, address: u64) -> Option<&Record> {
         let page = address.checked_sub(self.start)? / self.page_bytes.max(1);
         // A guard is after its block more often than before it.
-        let before =
-            usize::try_from(page / 2).ok()?.checked_sub(usize::from(page.is_multiple_of(2)));
+        let before = usize::try_from(page / 2).ok()?.checked_sub(usize::from(page.is_multiple_of(2)));
         let of = |index: Option<usize>| self.records.get(index?).filter(|record| record.state != 0);
         of(before).or_else(|| of(usize::try_from(page / 2).ok()))
     }

@@ -6,8 +6,8 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
 use ebb_stats::profile::{
-    ASKED, BUCKETS, BYTES, Frame, INTERPRETER, Interpreter, PYTHON, Request, STACK_WORDS, State,
-    TALLY_WORDS, WORDS, hash,
+    ASKED, BUCKETS, BYTES, Frame, INTERPRETER, Interpreter, PYTHON, Request, STACK_WORDS, State, TALLY_WORDS, WORDS,
+    hash,
 };
 
 use crate::memory::{Memory, Reader, Unreadable, unless_torn};
@@ -52,12 +52,7 @@ pub fn state(memory: &dyn Memory, address: u64) -> Result<State, Unreadable> {
 
 /// Writes `request` into the switch at `address` of process `pid`, whose memory is `memory`: with [`tell`] all that is ever
 /// written into a process. Returns the word that [`State::answered`] will be.
-pub fn ask(
-    pid: i32,
-    memory: &dyn Memory,
-    address: u64,
-    request: Request,
-) -> Result<u64, Unreadable> {
+pub fn ask(pid: i32, memory: &dyn Memory, address: u64, request: Request) -> Result<u64, Unreadable> {
     let word = request.word();
     let at = address + ASKED as u64;
     put(pid, memory, address, &[(at, word), (at + 8, 0)])?;
@@ -65,12 +60,7 @@ pub fn ask(
 }
 
 /// Says there how the process's CPython lies in memory.
-pub fn tell(
-    pid: i32,
-    memory: &dyn Memory,
-    address: u64,
-    interpreter: Interpreter,
-) -> Result<(), Unreadable> {
+pub fn tell(pid: i32, memory: &dyn Memory, address: u64, interpreter: Interpreter) -> Result<(), Unreadable> {
     let places = (address + INTERPRETER as u64..).step_by(8);
     let mut words: Vec<(u64, u64)> = places.zip(interpreter.words()).collect();
     words.reverse();
@@ -78,12 +68,7 @@ pub fn tell(
 }
 
 /// Writes words of the switch at `address`, one after the other.
-fn put(
-    pid: i32,
-    memory: &dyn Memory,
-    address: u64,
-    words: &[(u64, u64)],
-) -> Result<(), Unreadable> {
+fn put(pid: i32, memory: &dyn Memory, address: u64, words: &[(u64, u64)]) -> Result<(), Unreadable> {
     let file = OpenOptions::new().write(true).open(format!("/proc/{pid}/mem"));
     let file = file.map_err(|error| Unreadable::from_io(&error))?;
     // The number may be another process's by now, whose memory the file shows then.
@@ -155,9 +140,8 @@ fn chain(reader: &mut Reader<'_>, bucket: u64) -> Result<Option<Vec<Stack>>, Unr
             return Ok(None);
         }
         let first = at.wrapping_add(8 * STACK_WORDS as u64);
-        let frames: Vec<u64> = (0..depth)
-            .map(|index| reader.word(first.wrapping_add(8 * index)))
-            .collect::<Result<_, _>>()?;
+        let frames: Vec<u64> =
+            (0..depth).map(|index| reader.word(first.wrapping_add(8 * index))).collect::<Result<_, _>>()?;
         if hash(frames.iter().copied()) != sum {
             return Ok(None);
         }
@@ -169,26 +153,18 @@ fn chain(reader: &mut Reader<'_>, bucket: u64) -> Result<Option<Vec<Stack>>, Unr
 }
 
 /// The sum of the tallies from `tally` on, which are of the stack at `owner`.
-fn tallies(
-    reader: &mut Reader<'_>,
-    owner: u64,
-    mut tally: u64,
-    frames: Vec<u64>,
-) -> Result<Option<Stack>, Unreadable> {
+fn tallies(reader: &mut Reader<'_>, owner: u64, mut tally: u64, frames: Vec<u64>) -> Result<Option<Stack>, Unreadable> {
     let mut stack = Stack { frames, ..Stack::default() };
     for _ in 0..MOST_TALLIES {
         if tally == 0 {
             return Ok(Some(stack));
         }
-        let [next, of, _, samples, objects, bytes, all_objects, all_bytes] =
-            words::<TALLY_WORDS>(reader, tally)?;
+        let [next, of, _, samples, objects, bytes, all_objects, all_bytes] = words::<TALLY_WORDS>(reader, tally)?;
         if of != owner {
             return Ok(None);
         }
         stack.samples = stack.samples.saturating_add(samples);
-        for (sum, more) in
-            [(&mut stack.live, (objects, bytes)), (&mut stack.all, (all_objects, all_bytes))]
-        {
+        for (sum, more) in [(&mut stack.live, (objects, bytes)), (&mut stack.all, (all_objects, all_bytes))] {
             *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
         }
         tally = next;
@@ -255,11 +231,7 @@ mod tests {
         ] {
             let mut memory = table();
             memory.write_word(at, word);
-            assert_eq!(
-                read(&memory, TABLE),
-                Ok(Stacks { refused: 5, torn: 1, ..Stacks::default() }),
-                "{at:#x}"
-            );
+            assert_eq!(read(&memory, TABLE), Ok(Stacks { refused: 5, torn: 1, ..Stacks::default() }), "{at:#x}");
         }
     }
 }

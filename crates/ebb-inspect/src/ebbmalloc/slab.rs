@@ -67,11 +67,7 @@ pub(super) struct Slab {
 
 impl Slab {
     /// Its bitmap of free slots, which `bits` is or leads to. `None` where it is gone.
-    pub(super) fn bitmap(
-        &self,
-        reader: &mut Reader<'_>,
-        bits: u64,
-    ) -> Result<Option<Vec<u64>>, Unreadable> {
+    pub(super) fn bitmap(&self, reader: &mut Reader<'_>, bits: u64) -> Result<Option<Vec<u64>>, Unreadable> {
         if self.class.slots <= 64 {
             return Ok(Some(vec![bits]));
         }

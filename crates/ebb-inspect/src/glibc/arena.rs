@@ -98,11 +98,8 @@ impl Space<'_> {
                 break;
             }
         }
-        let heads: Vec<[u64; 2]> = before
-            .into_iter()
-            .zip(heads()?)
-            .map(|((before, _), (after, _))| [before, after])
-            .collect();
+        let heads: Vec<[u64; 2]> =
+            before.into_iter().zip(heads()?).map(|((before, _), (after, _))| [before, after]).collect();
         if heads.is_empty() {
             fast.cut();
         }

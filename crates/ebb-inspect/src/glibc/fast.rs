@@ -137,12 +137,7 @@ impl Fast {
     }
 
     /// Follows the lists of `arena` in the process's memory. Whether that was all: if not, they are long, and nothing is known.
-    pub fn follow(
-        &mut self,
-        reader: &mut Reader<'_>,
-        layout: &Layout,
-        arena: u64,
-    ) -> Result<bool, Unreadable> {
+    pub fn follow(&mut self, reader: &mut Reader<'_>, layout: &Layout, arena: u64) -> Result<bool, Unreadable> {
         let mut followed = 0;
         for (mut chunk, size) in heads(reader, layout, arena)? {
             while chunk != 0 {
@@ -154,9 +149,7 @@ impl Fast {
                 }
                 let link = chunk.wrapping_add(HEADER_BYTES);
                 chunk = match (chunk_size(reader, chunk), reader.word(link)) {
-                    (Ok(found), Ok(stored)) if found == size && self.take(chunk) => {
-                        layout.link(link, stored)
-                    }
+                    (Ok(found), Ok(stored)) if found == size && self.take(chunk) => layout.link(link, stored),
                     (Err(error), _) | (_, Err(error)) if error.is_final() => return Err(error),
                     _ => {
                         self.mark_torn();
@@ -310,11 +303,7 @@ impl Fast {
 }
 
 /// The first chunk of each fastbin of `arena`, with the size of its chunks.
-pub fn heads(
-    reader: &mut Reader<'_>,
-    layout: &Layout,
-    arena: u64,
-) -> Result<Vec<(u64, u64)>, Unreadable> {
+pub fn heads(reader: &mut Reader<'_>, layout: &Layout, arena: u64) -> Result<Vec<(u64, u64)>, Unreadable> {
     let Some(first) = layout.arena.fastbins else {
         return Ok(Vec::new());
     };

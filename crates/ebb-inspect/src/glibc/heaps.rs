@@ -53,13 +53,7 @@ pub fn secondary(
         if first + HEADER_BYTES > start + size {
             break;
         }
-        heaps.push(Heap {
-            start,
-            first,
-            end: start + size,
-            top: heaps.is_empty().then_some(top),
-            is_main: false,
-        });
+        heaps.push(Heap { start, first, end: start + size, top: heaps.is_empty().then_some(top), is_main: false });
         seen.insert(start);
         if previous % heap_bytes != 0 || seen.contains(&previous) {
             break;
@@ -112,11 +106,7 @@ pub fn main(
 
 /// Chunks in the bins of `arena`, and its top: they lead a walk back onto the chain where it broke. Lists of a busy or
 /// damaged process may lead anywhere, also in circles: what is no chunk ends the list, and the number is bounded.
-pub fn anchors(
-    reader: &mut Reader<'_>,
-    layout: &Layout,
-    arena: u64,
-) -> Result<Vec<u64>, Unreadable> {
+pub fn anchors(reader: &mut Reader<'_>, layout: &Layout, arena: u64) -> Result<Vec<u64>, Unreadable> {
     let mut addresses = vec![reader.word(arena + layout.arena.top)?];
     for index in 0..BINS as u64 {
         let own = arena + layout.arena.bins + index * 16 - HEADER_BYTES;

@@ -20,9 +20,7 @@ pub struct Arena {
 pub fn of(arenas: &[Arena], mappings: &[HugePagesOf]) -> Option<HugePages> {
     let (mut found, mut is_there) = (HugePages::default(), false);
     for arena in arenas {
-        let is_its = |it: &&HugePagesOf| {
-            arena.heaps.iter().any(|(start, end)| it.start < *end && *start < it.end)
-        };
+        let is_its = |it: &&HugePagesOf| arena.heaps.iter().any(|(start, end)| it.start < *end && *start < it.end);
         let its: Vec<_> = mappings.iter().filter(is_its).collect();
         let resident: u64 = its.iter().map(|it| it.resident).sum();
         is_there |= !its.is_empty();

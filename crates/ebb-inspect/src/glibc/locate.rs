@@ -74,8 +74,7 @@ pub fn locate(
             likely.next().filter(|_| likely.next().is_none()).copied()
         }
     };
-    Ok(arenas
-        .map(|arenas| Static { arenas, parameters: parameters.map(|(parameters, _)| parameters) }))
+    Ok(arenas.map(|arenas| Static { arenas, parameters: parameters.map(|(parameters, _)| parameters) }))
 }
 
 /// A copy of a range; words on absent pages are `None`.
@@ -100,8 +99,7 @@ impl Words {
         let copies = words.bytes.chunks_mut(usize_of(page_bytes));
         for ((index, page), copy) in (0u64..).zip(&pages).zip(copies) {
             let at = start + index * page_bytes;
-            let is_there = *page == Page::Present
-                && unless_torn(memory.copy(&[(at, copy.len())], copy))?.is_some();
+            let is_there = *page == Page::Present && unless_torn(memory.copy(&[(at, copy.len())], copy))?.is_some();
             words.present.push(is_there);
         }
         Ok(words)
@@ -188,9 +186,7 @@ fn bins_agree(words: &Words, layout: &Layout, arena: u64) -> bool {
         let own = bin - HEADER_BYTES;
         match (words.word(bin), words.word(bin + 8)) {
             (Some(first), Some(last)) if first == own || last == own => first == last,
-            (Some(first), Some(last)) => {
-                [first, last].iter().all(|chunk| *chunk != 0 && chunk % HEADER_BYTES == 0)
-            }
+            (Some(first), Some(last)) => [first, last].iter().all(|chunk| *chunk != 0 && chunk % HEADER_BYTES == 0),
             _ => false,
         }
     })
@@ -202,12 +198,7 @@ fn is_page_size(bytes: u64) -> bool {
 }
 
 /// The parameters, if they are at `address`, and whether their settings are the built-in ones.
-fn parameters(
-    words: &Words,
-    layout: &Layout,
-    address: u64,
-    heap: Option<(u64, u64)>,
-) -> Option<(Parameters, bool)> {
+fn parameters(words: &Words, layout: &Layout, address: u64, heap: Option<(u64, u64)>) -> Option<(Parameters, bool)> {
     let fields = &layout.parameters;
     let word = |offset| words.word(address + offset);
     let int = |offset| words.int(address + offset);
@@ -222,8 +213,7 @@ fn parameters(
     if tcache_max_bytes > 8 << 20 || tcache_count > 0xffff {
         return None;
     }
-    let (chunks, limit, most) =
-        (int(fields.n_mmaps)?, int(fields.n_mmaps + 4)?, int(fields.n_mmaps + 8)?);
+    let (chunks, limit, most) = (int(fields.n_mmaps)?, int(fields.n_mmaps + 4)?, int(fields.n_mmaps + 8)?);
     let (mmapped, most_mmapped) = (word(fields.mmapped_mem)?, word(fields.mmapped_mem + 8)?);
     let no_dynamic = int(fields.no_dyn_threshold)?;
     let sbrk_base = word(fields.sbrk_base)?;

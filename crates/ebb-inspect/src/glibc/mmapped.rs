@@ -74,8 +74,7 @@ struct Range {
 
 /// What is to be searched: the mappings without `heaps`, each with the run that it is a part of.
 fn ranges(mappings: &[Mapping], heaps: &[(u64, u64)]) -> Vec<Range> {
-    let own =
-        mappings.iter().filter(|mapping| !mapping.shared && mapping.backing == Backing::Anonymous);
+    let own = mappings.iter().filter(|mapping| !mapping.shared && mapping.backing == Backing::Anonymous);
     let mut runs: Vec<(u64, u64, Vec<&Mapping>)> = Vec::new();
     for mapping in own {
         match runs.last_mut() {
@@ -90,11 +89,7 @@ fn ranges(mappings: &[Mapping], heaps: &[(u64, u64)]) -> Vec<Range> {
     for (start, end, parts) in runs {
         for run in without((start, end), heaps) {
             let readable = parts.iter().filter(|part| part.readable);
-            let inside = readable.map(|part| Range {
-                start: part.start.max(run.0),
-                end: part.end.min(run.1),
-                run,
-            });
+            let inside = readable.map(|part| Range { start: part.start.max(run.0), end: part.end.min(run.1), run });
             ranges.extend(inside.filter(|range| range.start < range.end));
         }
     }
@@ -227,11 +222,7 @@ impl<F: FnMut(u64, u64)> Search<'_, F> {
     }
 
     /// The first chunk whose header lies on one of `pages` pages from `at` on, within `floor..end`.
-    fn chunk_in(
-        &self,
-        (at, pages): (u64, u64),
-        (floor, end): (u64, u64),
-    ) -> Result<Option<Chunk>, Unreadable> {
+    fn chunk_in(&self, (at, pages): (u64, u64), (floor, end): (u64, u64)) -> Result<Option<Chunk>, Unreadable> {
         let page_bytes = self.memory.page_bytes();
         let mut bytes = vec![0; usize_of(pages * page_bytes)];
         let copied = self.memory.copy(&[(at, bytes.len())], &mut bytes);
@@ -254,8 +245,7 @@ fn present_pages(presence: &Presence, at: u64, most: u64, page_bytes: u64) -> u6
 
 /// Whether what was found is what malloc counted.
 pub fn is_all(layout: &Layout, found: &Line, (chunks, bytes): (u64, u64)) -> bool {
-    let is_sum =
-        |found| bytes.checked_sub(found).is_some_and(|more| more <= layout.mmapped_drift_bytes());
+    let is_sum = |found| bytes.checked_sub(found).is_some_and(|more| more <= layout.mmapped_drift_bytes());
     found.chunks == chunks && is_sum(found.bytes)
 }
 
@@ -349,9 +339,7 @@ mod tests {
             memory.write_word(AT + first * PAGE, 0);
             memory.write_word(AT + first * PAGE + 8, (pages * PAGE) | IS_MMAPPED);
         }
-        let at = |(first, pages): &(u64, u64)| {
-            mapping(AT + first * PAGE, pages * PAGE, Backing::Anonymous)
-        };
+        let at = |(first, pages): &(u64, u64)| mapping(AT + first * PAGE, pages * PAGE, Backing::Anonymous);
         let mappings: Vec<Mapping> = mappings.iter().map(at).collect();
         let place = |(first, pages): &(u64, u64)| (AT + first * PAGE, AT + (first + pages) * PAGE);
         let heaps: Vec<(u64, u64)> = heaps.iter().map(place).collect();

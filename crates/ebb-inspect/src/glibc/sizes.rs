@@ -82,8 +82,7 @@ mod tests {
 
     #[test]
     fn each_size_is_counted_in_the_smallest_range_that_holds_it() {
-        let sizes =
-            (1..=8192).chain((14..63).flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 1]));
+        let sizes = (1..=8192).chain((14..63).flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 1]));
         for bytes in sizes.chain([u64::MAX]) {
             let at = index(bytes);
             assert!(at < FINE + COARSE, "{bytes}");

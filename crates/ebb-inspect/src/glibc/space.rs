@@ -41,8 +41,7 @@ impl<'a> Space<'a> {
     /// malloc's static data, in the mappings `data`.
     pub fn locate_in(&self, version: Version, data: &[&Mapping]) -> Result<Static, Unsupported> {
         let area = self.brk_area();
-        locate::locate(&mut self.reader(), &self.layout, data, area)?
-            .ok_or_else(|| unknown(version))
+        locate::locate(&mut self.reader(), &self.layout, data, area)?.ok_or_else(|| unknown(version))
     }
 
     /// A reader that begins with an empty cache.
@@ -59,10 +58,8 @@ impl<'a> Space<'a> {
     }
 
     fn mapping_of(&self, address: u64) -> Option<(u64, u64)> {
-        let mut own = self
-            .mappings
-            .iter()
-            .filter(|mapping| mapping.is_own_data() && mapping.backing == Backing::Anonymous);
+        let mut own =
+            self.mappings.iter().filter(|mapping| mapping.is_own_data() && mapping.backing == Backing::Anonymous);
         let mapping = own.find(|mapping| mapping.contains(address))?;
         Some((mapping.start, mapping.end))
     }
@@ -75,11 +72,7 @@ impl<'a> Space<'a> {
     }
 
     /// The heaps of `arena`, and which of their pages are present.
-    pub fn heaps_of(
-        &self,
-        arena: u64,
-        found: &Static,
-    ) -> Result<Vec<(heaps::Heap, Presence)>, Unreadable> {
+    pub fn heaps_of(&self, arena: u64, found: &Static) -> Result<Vec<(heaps::Heap, Presence)>, Unreadable> {
         let parameters = found.parameters.as_ref();
         let heaps = if arena == found.arenas[0] {
             let begin = |area: (u64, u64)| match parameters.map(|parameters| parameters.sbrk_base) {
@@ -121,8 +114,5 @@ impl<'a> Space<'a> {
 
 /// The error for a glibc whose malloc is not where its version has it.
 pub fn unknown(version: Version) -> Unsupported {
-    Unsupported::Build(format!(
-        "{} {version}: the layout of its malloc is not known",
-        Allocator::Glibc
-    ))
+    Unsupported::Build(format!("{} {version}: the layout of its malloc is not known", Allocator::Glibc))
 }

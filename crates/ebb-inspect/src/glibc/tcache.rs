@@ -24,11 +24,7 @@ pub struct Cached {
 }
 
 /// The chunks in the caches among `candidates`.
-pub fn cached(
-    reader: &mut Reader<'_>,
-    layout: &Layout,
-    candidates: &[u64],
-) -> Result<Cached, Unreadable> {
+pub fn cached(reader: &mut Reader<'_>, layout: &Layout, candidates: &[u64]) -> Result<Cached, Unreadable> {
     let mut all = Cached::default();
     for candidate in candidates {
         let chunks = cache(reader, layout, *candidate)?.unwrap_or_default();
@@ -43,11 +39,7 @@ pub fn cached(
 }
 
 /// The cached chunks, if the chunk at `chunk` holds a cache.
-fn cache(
-    reader: &mut Reader<'_>,
-    layout: &Layout,
-    chunk: u64,
-) -> Result<Option<Vec<(u64, u64)>>, Unreadable> {
+fn cache(reader: &mut Reader<'_>, layout: &Layout, chunk: u64) -> Result<Option<Vec<(u64, u64)>>, Unreadable> {
     let mut chunks = Vec::new();
     let heads = chunk + HEADER_BYTES + layout.tcache.entries;
     for index in 0..layout.tcache.bins {

@@ -70,8 +70,7 @@ fn of_file(target: &Target, mappings: &[Mapping], path: &Path) -> Option<Version
     let read = |path: &Path| NamedFile::read_all(path, MAX_FILE_BYTES).ok();
     // By its mapping, which an upgrade does not change. That needs a capability.
     let mapped = mappings.iter().find(|mapping| mapping.file() == Some(path))?;
-    let by_mapping =
-        format!("/proc/{}/map_files/{:x}-{:x}", target.pid(), mapped.start, mapped.end);
+    let by_mapping = format!("/proc/{}/map_files/{:x}-{:x}", target.pid(), mapped.start, mapped.end);
     // What replaced it is as a rule the same version with a fix; what is read is checked in any case.
     let name = path.to_str()?;
     let now = target.path_of(Path::new(name.strip_suffix(REPLACED).unwrap_or(name)));
@@ -91,9 +90,7 @@ fn of_static(bytes: &[u8]) -> Option<Version> {
     let mut found: Option<Version> = None;
     for at in memmem::find_iter(bytes, b"\x002.") {
         let minor = match bytes.get(at + 3..at + 6) {
-            Some(&[tens @ b'3'..=b'9', ones @ b'0'..=b'9', 0]) => {
-                u32::from(tens - b'0') * 10 + u32::from(ones - b'0')
-            }
+            Some(&[tens @ b'3'..=b'9', ones @ b'0'..=b'9', 0]) => u32::from(tens - b'0') * 10 + u32::from(ones - b'0'),
             _ => continue,
         };
         let version = Version { major: 2, minor };

@@ -141,11 +141,7 @@ fn step(window: &mut Window<'_>, heap: &Heap, at: u64) -> Result<Step, Unreadabl
     // The next header lies within the heap.
     let last = heap.end.saturating_sub(HEADER_BYTES);
     let last = heap.top.filter(|top| *top > at).unwrap_or(last);
-    if size < MIN_CHUNK_BYTES
-        || !size.is_multiple_of(HEADER_BYTES)
-        || head & IS_MMAPPED != 0
-        || next > last
-    {
+    if size < MIN_CHUNK_BYTES || !size.is_multiple_of(HEADER_BYTES) || head & IS_MMAPPED != 0 || next > last {
         return Ok(Step::Broken);
     }
     // In front of the next header: the window moves on only.
@@ -157,11 +153,7 @@ fn step(window: &mut Window<'_>, heap: &Heap, at: u64) -> Result<Step, Unreadabl
         return Ok(Step::Broken);
     };
     let is_free = head & PREVIOUS_IN_USE == 0;
-    Ok(if is_free && previous_size != size {
-        Step::Broken
-    } else {
-        Step::Chunk(Chunk { at, next, is_free, link })
-    })
+    Ok(if is_free && previous_size != size { Step::Broken } else { Step::Chunk(Chunk { at, next, is_free, link }) })
 }
 
 /// Headers of less than a chunk close a heap: one of 16 bytes and, for the last 16, one of none. Where the

@@ -56,14 +56,8 @@ pub fn cached(
 }
 
 /// Reads the cache that the descriptor at `descriptor` is for; answers the next descriptor.
-fn cache(
-    reader: &mut Reader<'_>,
-    layout: &Layout,
-    descriptor: u64,
-    all: &mut Cached,
-) -> Result<u64, Unreadable> {
-    let word =
-        |reader: &mut Reader<'_>, index: u64| reader.word(descriptor.saturating_add(index * 8));
+fn cache(reader: &mut Reader<'_>, layout: &Layout, descriptor: u64, all: &mut Cached) -> Result<u64, Unreadable> {
+    let word = |reader: &mut Reader<'_>, index: u64| reader.word(descriptor.saturating_add(index * 8));
     let next = word(reader, 0)?;
     all.caches += 1;
     match layout.cache {
@@ -118,12 +112,7 @@ fn counted(reader: &mut Reader<'_>, stack: u64) -> Result<Option<(u64, u64)>, Un
     Ok(from.filter(|from| from.is_multiple_of(8) && count <= MAX_STACK).map(|from| (from, count)))
 }
 
-fn take(
-    reader: &mut Reader<'_>,
-    from: u64,
-    count: u64,
-    all: &mut Cached,
-) -> Result<(), Unreadable> {
+fn take(reader: &mut Reader<'_>, from: u64, count: u64, all: &mut Cached) -> Result<(), Unreadable> {
     for index in 0..count.min(MAX_STACK) {
         if all.blocks.len() >= MAX_BLOCKS {
             break;

@@ -6,8 +6,7 @@ use crate::memory::{Page, Presence, Reader, Unreadable, unless_torn, words};
 use crate::space::Space;
 
 use super::layout::{
-    BITMAP_WORDS, LEAF_ENTRIES, LEAF_SPAN, Layout, MAX_REGIONS, PAGE_BYTES, ROOT_ENTRIES,
-    SMALL_CLASSES, class_bytes,
+    BITMAP_WORDS, LEAF_ENTRIES, LEAF_SPAN, Layout, MAX_REGIONS, PAGE_BYTES, ROOT_ENTRIES, SMALL_CLASSES, class_bytes,
 };
 
 /// Addresses have so many bits.
@@ -40,11 +39,7 @@ pub struct Extent {
 
 impl Extent {
     /// The extent that the page map's `entry` leads to; `None` for what cannot be one.
-    pub fn read(
-        reader: &mut Reader<'_>,
-        layout: &Layout,
-        entry: u64,
-    ) -> Result<Option<Self>, Unreadable> {
+    pub fn read(reader: &mut Reader<'_>, layout: &Layout, entry: u64) -> Result<Option<Self>, Unreadable> {
         let fields = &layout.extent;
         let at = entry & ((1 << ADDRESS_BITS) - 1) & !(fields.alignment - 1);
         if at == 0 {
@@ -121,22 +116,10 @@ pub struct Sum {
 }
 
 /// Goes through the page map at `root`; `cached` are the blocks in threads' caches, sorted.
-pub fn walk(
-    space: Space<'_>,
-    layout: &Layout,
-    root: u64,
-    cached: &[u64],
-) -> Result<Sum, Unreadable> {
+pub fn walk(space: Space<'_>, layout: &Layout, root: u64, cached: &[u64]) -> Result<Sum, Unreadable> {
     let mut sum = Sum::default();
-    let mut walk = Walk {
-        space,
-        layout,
-        reader: space.reader(),
-        cached,
-        next: 0,
-        is_padded: false,
-        undecided: Vec::new(),
-    };
+    let mut walk =
+        Walk { space, layout, reader: space.reader(), cached, next: 0, is_padded: false, undecided: Vec::new() };
     let mut leaves = Vec::new();
     let end = root.saturating_add(ROOT_ENTRIES * 8);
     words(space.memory, (root, end), |at, leaf| {
@@ -203,13 +186,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        address: u64,
-        entry: u64,
-        window: &Presence,
-        sum: &mut Sum,
-    ) -> Result<(), Unreadable> {
+    fn entry(&mut self, address: u64, entry: u64, window: &Presence, sum: &mut Sum) -> Result<(), Unreadable> {
         let extent = unless_torn(Extent::read(&mut self.reader, self.layout, entry))?.flatten();
         // An extent begins where its first entry is; one that began before was counted or is torn.
         let sound = extent
@@ -273,8 +250,7 @@ impl Walk<'_> {
             sum.breakdown.live += line;
             sum.classes.block(class_bytes, line.bytes);
         }
-        sum.breakdown.overhead +=
-            Line::one(whole.bytes - line.bytes, whole.resident - line.resident);
+        sum.breakdown.overhead += Line::one(whole.bytes - line.bytes, whole.resident - line.resident);
     }
 
     fn count_slab(
@@ -315,10 +291,7 @@ impl Walk<'_> {
             }
             region += 1;
         }
-        let tail = Line::one(
-            end - start - regions * region_bytes,
-            presence.bytes(start + regions * region_bytes, end),
-        );
+        let tail = Line::one(end - start - regions * region_bytes, presence.bytes(start + regions * region_bytes, end));
         let whole = Line::one(end - start, presence.bytes(start, end));
         let live = regions - lines.0.chunks - lines.1.chunks;
         sum.classes.count(region_bytes, live);

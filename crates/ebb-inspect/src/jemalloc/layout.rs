@@ -66,14 +66,8 @@ pub enum Cache {
     Bounded(u64),
 }
 
-const EXTENT_5_3: Extent = Extent {
-    alignment: 128,
-    state_shift: 17,
-    state_bits: 3,
-    class_shift: 20,
-    free_shift: 28,
-    bitmap: 64,
-};
+const EXTENT_5_3: Extent =
+    Extent { alignment: 128, state_shift: 17, state_bits: 3, class_shift: 20, free_shift: 28, bitmap: 64 };
 
 /// The layouts that are known, the newest first.
 pub const LAYOUTS: [Layout; 3] = [
@@ -115,14 +109,7 @@ pub const LAYOUTS: [Layout; 3] = [
             dirty_decay_ms: 25496,
             muzzy_decay_ms: 27280,
         },
-        extent: Extent {
-            alignment: 64,
-            state_shift: 16,
-            state_bits: 2,
-            class_shift: 18,
-            free_shift: 26,
-            bitmap: 64,
-        },
+        extent: Extent { alignment: 64, state_shift: 16, state_bits: 2, class_shift: 18, free_shift: 26, bitmap: 64 },
         cache: Cache::Counted,
         base_blocks: 144,
     },

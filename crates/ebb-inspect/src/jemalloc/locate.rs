@@ -47,10 +47,8 @@ fn locate(
     let shape = Shape { root_entries: ROOT_ENTRIES, leaf_entries: LEAF_ENTRIES, alignment: 64 };
     let root = page_map::root(space, data, candidates, shape, |reader, entry| {
         let extent = Extent::read(reader, layout, entry)?;
-        Ok(extent.map(|extent| Run {
-            first: extent.start / PAGE_BYTES,
-            pages: (extent.end - extent.start) / PAGE_BYTES,
-        }))
+        Ok(extent
+            .map(|extent| Run { first: extent.start / PAGE_BYTES, pages: (extent.end - extent.start) / PAGE_BYTES }))
     })?;
     Ok(root.map(|root| Found { arenas, root }))
 }

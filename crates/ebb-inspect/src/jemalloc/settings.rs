@@ -45,11 +45,8 @@ const BACKGROUND_THREAD: &str = "jemalloc_bg_thd";
 pub fn of_process(target: &Target) -> Result<Vec<Settings>, Unreadable> {
     let mappings = target.mappings()?;
     let space = Space { memory: target.memory(), mappings: &mappings };
-    let files: BTreeSet<&Path> = mappings
-        .iter()
-        .filter(|mapping| mapping.executable)
-        .filter_map(|mapping| mapping.file())
-        .collect();
+    let files: BTreeSet<&Path> =
+        mappings.iter().filter(|mapping| mapping.executable).filter_map(|mapping| mapping.file()).collect();
     let mut found = Vec::new();
     for file in files {
         let Some(image) = Image::of(target, &mappings, file) else {
@@ -61,12 +58,7 @@ pub fn of_process(target: &Target) -> Result<Vec<Settings>, Unreadable> {
 }
 
 /// The settings of the jemalloc in the mapped file `file`; `None` where it has none, or one that cannot be told.
-pub fn of_file(
-    target: &Target,
-    file: &Path,
-    image: &Image,
-    space: Space<'_>,
-) -> Result<Option<Settings>, Unreadable> {
+pub fn of_file(target: &Target, file: &Path, image: &Image, space: Space<'_>) -> Result<Option<Settings>, Unreadable> {
     let thread = has_background_thread(target);
     if let Some(asked) = of_variables(image, &mut space.reader())? {
         return Ok(Some(Settings {
@@ -76,17 +68,13 @@ pub fn of_file(
             ..asked
         }));
     }
-    let is_named = file
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().contains(Allocator::Jemalloc.name()));
+    let is_named = file.file_name().is_some_and(|name| name.to_string_lossy().contains(Allocator::Jemalloc.name()));
     if !is_named {
         return Ok(None);
     }
     let version = version(image);
     let found = recognise(space, image.data(), version.as_deref())?;
-    let Some((layout, arena)) =
-        found.and_then(|(layout, found)| Some((layout, *found.arenas.get(&0)?)))
-    else {
+    let Some((layout, arena)) = found.and_then(|(layout, found)| Some((layout, *found.arenas.get(&0)?))) else {
         return Ok(None);
     };
     let (dirty, muzzy) = of_arena(&mut space.reader(), layout, arena)?;
@@ -114,10 +102,7 @@ pub fn of_arena(
 }
 
 /// What the variables of `image` say, where they have names; the file is left out.
-pub fn of_variables(
-    image: &Image,
-    reader: &mut Reader<'_>,
-) -> Result<Option<Settings>, Unreadable> {
+pub fn of_variables(image: &Image, reader: &mut Reader<'_>) -> Result<Option<Settings>, Unreadable> {
     let variables = image.variables(|name| name.contains("opt_"));
     let variables: BTreeMap<String, u64> = variables.into_iter().collect();
     let Some(prefix) = variables.keys().find_map(|name| name.strip_suffix(MARK)) else {

@@ -82,10 +82,7 @@ impl Fake {
         let at = EXTENTS + self.extents * 128;
         self.extents += 1;
         let slab = u64::from(class < 36 && state == 0);
-        let bits = slab << 12
-            | state << fields.state_shift
-            | class << fields.class_shift
-            | free << fields.free_shift;
+        let bits = slab << 12 | state << fields.state_shift | class << fields.class_shift | free << fields.free_shift;
         self.memory.write_word(at, bits);
         self.memory.write_word(at + 8, start);
         self.memory.write_word(at + 16, pages * PAGE_BYTES);

@@ -107,12 +107,7 @@ impl Memory for FakeMemory {
         Ok(())
     }
 
-    fn resident(
-        &self,
-        start: u64,
-        end: u64,
-        each: &mut dyn FnMut(u64, u64, Page),
-    ) -> Result<(), Unreadable> {
+    fn resident(&self, start: u64, end: u64, each: &mut dyn FnMut(u64, u64, Page)) -> Result<(), Unreadable> {
         let page_bytes = self.page_bytes();
         let mut found: BTreeMap<u64, Page> = BTreeMap::new();
         let swapped = self.swapped.iter().filter(|&&at| start <= at && at < end);

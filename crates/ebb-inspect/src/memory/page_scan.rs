@@ -58,12 +58,7 @@ pub(super) fn buffer() -> Vec<Run> {
 /// the kernel looked.
 ///
 /// `pagemap` has an address space: a file without one is an error in Linux below 6.15, and not one that is returned.
-pub(super) fn scan(
-    pagemap: &File,
-    start: u64,
-    end: u64,
-    runs: &mut [Run],
-) -> Result<(usize, u64), Errno> {
+pub(super) fn scan(pagemap: &File, start: u64, end: u64, runs: &mut [Run]) -> Result<(usize, u64), Errno> {
     let mut argument = Argument {
         size: size_of::<Argument>() as u64,
         start,

@@ -69,8 +69,7 @@ impl Presence {
     }
 
     fn word(&self, page: u64) -> u64 {
-        self.bits[self.blocks[usize_of(page / BLOCK_PAGES)] as usize]
-            [usize_of(page / 64) % BLOCK_WORDS]
+        self.bits[self.blocks[usize_of(page / BLOCK_PAGES)] as usize][usize_of(page / 64) % BLOCK_WORDS]
     }
 
     /// The first address that is covered.
@@ -111,9 +110,7 @@ impl Presence {
         let page = 1 << self.page_shift;
         let head = page - (from & (page - 1));
         let tail = to - (last << self.page_shift);
-        head * is_present(first)
-            + (self.count(first + 1, last) << self.page_shift)
-            + tail * is_present(last)
+        head * is_present(first) + (self.count(first + 1, last) << self.page_shift) + tail * is_present(last)
     }
 
     fn count(&self, first: u64, last: u64) -> u64 {

@@ -64,9 +64,7 @@ pub struct PageCounts {
 impl ProcessMemory {
     /// Opens the memory of process `pid`: needs the right of a debugger.
     pub fn open(pid: i32) -> Result<Self, Unreadable> {
-        let open = |file| {
-            File::open(format!("/proc/{pid}/{file}")).map_err(|error| Unreadable::from_io(&error))
-        };
+        let open = |file| File::open(format!("/proc/{pid}/{file}")).map_err(|error| Unreadable::from_io(&error));
         let pagemap = open("pagemap")?;
         let bytes = open("mem")?;
         // The read finds whether there is an address space, without which there may be no search.
@@ -162,8 +160,7 @@ impl Memory for ProcessMemory {
         for part in pages.chunks_mut(ENTRIES_A_CHUNK) {
             let bytes = &mut buffer[..part.len() * ENTRY_BYTES];
             let offset = number * ENTRY_BYTES as u64;
-            let read =
-                self.pagemap.read_at(bytes, offset).map_err(|error| Unreadable::from_io(&error))?;
+            let read = self.pagemap.read_at(bytes, offset).map_err(|error| Unreadable::from_io(&error))?;
             // A process without an address space reads as an empty file; so do addresses above every
             // address space.
             if read == 0 && start < END_OF_USER_SPACE {
@@ -184,12 +181,7 @@ impl Memory for ProcessMemory {
         Ok(())
     }
 
-    fn resident(
-        &self,
-        start: u64,
-        end: u64,
-        each: &mut dyn FnMut(u64, u64, Page),
-    ) -> Result<(), Unreadable> {
+    fn resident(&self, start: u64, end: u64, each: &mut dyn FnMut(u64, u64, Page)) -> Result<(), Unreadable> {
         let few = FEW_PAGES * self.page_bytes;
         if !self.scans || end.saturating_sub(start) <= few {
             return by_pages(self, start, end, each);
@@ -223,10 +215,7 @@ impl Memory for ProcessMemory {
             rest = tail;
             let mut at = address;
             while !head.is_empty() {
-                let read = self
-                    .bytes
-                    .read_at(head, at)
-                    .map_err(|error| Unreadable::from_io_at(&error, at))?;
+                let read = self.bytes.read_at(head, at).map_err(|error| Unreadable::from_io_at(&error, at))?;
                 // The address space is gone; where only the mapping is, the kernel says EIO.
                 if read == 0 {
                     return Err(Unreadable::Gone);

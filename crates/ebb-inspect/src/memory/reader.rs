@@ -85,11 +85,7 @@ impl<'a> Reader<'a> {
 
 /// Calls `each` with address and value of every word of `from..to` that is not 0 and whose page is present: for structures
 /// that no symbol leads to.
-pub fn words(
-    memory: &dyn Memory,
-    (from, to): (u64, u64),
-    mut each: impl FnMut(u64, u64),
-) -> Result<(), Unreadable> {
+pub fn words(memory: &dyn Memory, (from, to): (u64, u64), mut each: impl FnMut(u64, u64)) -> Result<(), Unreadable> {
     let presence = Presence::read(memory, from, to)?;
     let mut buffer = vec![0; PIECE_BYTES];
     for (start, len) in presence.runs(presence.start(), presence.end()) {

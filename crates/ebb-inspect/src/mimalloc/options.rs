@@ -15,8 +15,7 @@ const LEAST_OPTIONS: usize = 8;
 const MAX_CANDIDATES: usize = 4096;
 const MAX_NAME_BYTES: usize = 48;
 /// Options that decide what is returned to the kernel, and when: those whose name has one of these.
-const ABOUT_RETURNING: [&str; 6] =
-    ["purge", "decommit", "reset", "abandon", "eager_commit", "retain"];
+const ABOUT_RETURNING: [&str; 6] = ["purge", "decommit", "reset", "abandon", "eager_commit", "retain"];
 
 /// The options about returning memory, by name; empty where no table was found.
 pub fn read(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeMap<String, String>, Unreadable> {
@@ -33,12 +32,8 @@ pub fn read(space: Space<'_>, data: &[(u64, u64)]) -> Result<BTreeMap<String, St
     for table in candidates {
         let options = table_at(&mut reader, table)?;
         if options.len() >= LEAST_OPTIONS {
-            let about = options
-                .into_iter()
-                .filter(|(name, _)| ABOUT_RETURNING.iter().any(|part| name.contains(part)));
-            return Ok(about
-                .map(|(name, value)| (name, value.cast_signed().to_string()))
-                .collect());
+            let about = options.into_iter().filter(|(name, _)| ABOUT_RETURNING.iter().any(|part| name.contains(part)));
+            return Ok(about.map(|(name, value)| (name, value.cast_signed().to_string())).collect());
         }
     }
     Ok(BTreeMap::new())
@@ -57,11 +52,7 @@ fn table_at(reader: &mut Reader<'_>, table: u64) -> Result<Vec<(String, u64)>, U
     Ok(options)
 }
 
-fn option_at(
-    reader: &mut Reader<'_>,
-    at: u64,
-    number: u64,
-) -> Result<Option<(String, u64)>, Unreadable> {
+fn option_at(reader: &mut Reader<'_>, at: u64, number: u64) -> Result<Option<(String, u64)>, Unreadable> {
     let value = reader.word(at)?;
     let state = reader.word(at.wrapping_add(8))?;
     if state >> 32 != number || low_half(state) > 2 {

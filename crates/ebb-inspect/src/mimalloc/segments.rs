@@ -122,14 +122,8 @@ pub const CPYTHONS: [Layout; 4] = [
 ];
 
 /// All that are known of mimalloc itself.
-pub const LAYOUTS: [Layout; 6] = [
-    SEGMENT_2_2,
-    SEGMENT_2_1,
-    SEGMENT_2_0,
-    secure(SEGMENT_2_2),
-    secure(SEGMENT_2_1),
-    secure(SEGMENT_2_0),
-];
+pub const LAYOUTS: [Layout; 6] =
+    [SEGMENT_2_2, SEGMENT_2_1, SEGMENT_2_0, secure(SEGMENT_2_2), secure(SEGMENT_2_1), secure(SEGMENT_2_0)];
 
 /// A segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,11 +144,7 @@ pub struct Segments {
 impl Segments {
     /// Looks for segments whose cookie belongs to a word of `data`. Of `layouts` it is the one by which the fewest
     /// of their entries are torn: some differ in the entries alone.
-    pub fn find(
-        space: Space<'_>,
-        data: &[(u64, u64)],
-        layouts: &'static [Layout],
-    ) -> Result<Option<Self>, Unreadable> {
+    pub fn find(space: Space<'_>, data: &[(u64, u64)], layouts: &'static [Layout]) -> Result<Option<Self>, Unreadable> {
         let places = aligned(space);
         let mut reader = space.reader();
         let mut best: Option<(Self, u64)> = None;
@@ -244,11 +234,7 @@ impl Segments {
         let figures = || {
             let slices = word(0)?;
             let used = if fields.used_is_word { word(fields.used) } else { short(fields.used) }?;
-            let bytes = if fields.block_bytes_is_long {
-                long(fields.block_bytes)
-            } else {
-                word(fields.block_bytes)
-            }?;
+            let bytes = if fields.block_bytes_is_long { long(fields.block_bytes) } else { word(fields.block_bytes) }?;
             Some((slices, short(10)?, used, bytes, long(fields.freed_by_others)?))
         };
         let Some((slices, capacity, used, bytes, freed)) = figures() else {
@@ -283,12 +269,7 @@ const IS_ON_HEAPS_LIST: u64 = 2;
 
 /// How many of a page's `used` blocks other threads freed, by its `word` about them. They count as used until their
 /// owner takes them back.
-fn freed_by_others(
-    reader: &mut Reader<'_>,
-    word: u64,
-    range: (u64, u64),
-    used: u64,
-) -> Result<u64, Unreadable> {
+fn freed_by_others(reader: &mut Reader<'_>, word: u64, range: (u64, u64), used: u64) -> Result<u64, Unreadable> {
     let of_page = freed_blocks(reader, word & !3, range, used)?;
     // The heap's list has one block of a page at most: the owner takes it off before another one can follow.
     let of_heap = u64::from(matches!(word & 3, IS_PUT_ON_HEAPS_LIST | IS_ON_HEAPS_LIST));
@@ -334,22 +315,13 @@ impl Head {
 }
 
 /// What the cookie of the segment at `place` was made with, if one is there.
-fn key(
-    reader: &mut Reader<'_>,
-    space: Space<'_>,
-    layout: &Layout,
-    place: u64,
-) -> Result<Option<u64>, Unreadable> {
+fn key(reader: &mut Reader<'_>, space: Space<'_>, layout: &Layout, place: u64) -> Result<Option<u64>, Unreadable> {
     let head = Head::read(reader, space, layout, place)?;
     let cookie = reader.word(place + layout.cookie)?;
     Ok(head.map(|_| cookie ^ place))
 }
 
-fn known_keys(
-    space: Space<'_>,
-    data: &[(u64, u64)],
-    keys: BTreeSet<u64>,
-) -> Result<BTreeSet<u64>, Unreadable> {
+fn known_keys(space: Space<'_>, data: &[(u64, u64)], keys: BTreeSet<u64>) -> Result<BTreeSet<u64>, Unreadable> {
     let mut known = BTreeSet::new();
     if keys.is_empty() {
         return Ok(known);
@@ -377,10 +349,7 @@ pub fn has_candidates(space: Space<'_>) -> Result<bool, Unreadable> {
 
 /// The addresses in the process's own memory at which a segment can begin.
 fn aligned(space: Space<'_>) -> Vec<u64> {
-    let own = space
-        .mappings
-        .iter()
-        .filter(|mapping| space.own(mapping.start).is_some() && mapping.writable);
+    let own = space.mappings.iter().filter(|mapping| space.own(mapping.start).is_some() && mapping.writable);
     own.flat_map(|mapping| {
         let first = mapping.start.next_multiple_of(SEGMENT_BYTES);
         (first..mapping.end).step_by(usize_of(SEGMENT_BYTES))

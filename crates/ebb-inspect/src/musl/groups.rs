@@ -13,9 +13,8 @@ use crate::space::Space;
 pub const UNIT: u64 = 16;
 /// Units of a slot by class.
 pub const CLASSES: [u16; 48] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 31, 36, 42, 50, 63, 72, 84, 102, 127, 146,
-    170, 204, 255, 292, 340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730,
-    3276, 4095, 4680, 5460, 6552, 8191,
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 31, 36, 42, 50, 63, 72, 84, 102, 127, 146, 170, 204, 255, 292,
+    340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 /// The class of a block that is a mapping of its own.
 const OWN_MAPPING: u64 = 63;
@@ -49,11 +48,7 @@ impl Group {
     }
 
     /// Reads the record at `record`; `None` for one that is not used, an error where it is torn.
-    fn read(
-        reader: &mut Reader<'_>,
-        space: Space<'_>,
-        record: u64,
-    ) -> Result<Result<Option<Self>, ()>, Unreadable> {
+    fn read(reader: &mut Reader<'_>, space: Space<'_>, record: u64) -> Result<Result<Option<Self>, ()>, Unreadable> {
         let start = reader.word(record + 16)?;
         if start == 0 {
             return Ok(Ok(None));
@@ -174,10 +169,7 @@ impl Groups {
             let fits = place >= UNIT && {
                 let slot = (place - UNIT) / outer.stride;
                 let end_of_slot = outer.start + UNIT + (slot + 1) * outer.stride;
-                !group.is_mapped
-                    && slot < outer.slots
-                    && !outer.is_free(slot)
-                    && group.end <= end_of_slot
+                !group.is_mapped && slot < outer.slots && !outer.is_free(slot) && group.end <= end_of_slot
             };
             if !fits || open.len() >= MAX_DEPTH {
                 self.torn += 1;
@@ -202,10 +194,6 @@ impl Groups {
     /// data segments that the loader gave to malloc.
     pub fn slots(&self, class: u64) -> u64 {
         let mapped = self.outer.iter().filter(|group| group.is_mapped);
-        mapped
-            .chain(self.inner.values())
-            .filter(|group| group.class == class)
-            .map(|group| group.slots)
-            .sum()
+        mapped.chain(self.inner.values()).filter(|group| group.class == class).map(|group| group.slots).sum()
     }
 }

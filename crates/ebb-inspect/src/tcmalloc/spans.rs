@@ -74,11 +74,8 @@ impl PageMap {
         let candidates = page_map::candidates(space, data)?;
         for shift in PAGE_SHIFTS {
             let bits = Self::leaf_bits(shift);
-            let shape = Shape {
-                root_entries: 1 << (ADDRESS_BITS - shift - bits),
-                leaf_entries: 1 << bits,
-                alignment: 8,
-            };
+            let shape =
+                Shape { root_entries: 1 << (ADDRESS_BITS - shift - bits), leaf_entries: 1 << bits, alignment: 8 };
             let root = page_map::root(space, data, &candidates, shape, |reader, entry| {
                 let span = Span::read(reader, entry)?;
                 Ok(span

@@ -203,10 +203,7 @@ fn a_busy_interpreter() {
             let tracked: u64 = collector.tracked.iter().sum();
             assert_eq!(counted, tracked + collector.frozen);
             let arenas = read.arenas.expect("arenas");
-            assert!(
-                arenas.used_bytes + arenas.available_bytes + arenas.unused_pool_bytes
-                    <= arenas.bytes
-            );
+            assert!(arenas.used_bytes + arenas.available_bytes + arenas.unused_pool_bytes <= arenas.bytes);
             assert!(arenas.resident_bytes <= arenas.bytes);
         }
         child.kill().unwrap();
@@ -343,21 +340,13 @@ fn large_blocks_have_owners() {
             (Some("list"), 1, 8),
             (None, 1, 9),
         ] {
-            let found =
-                owned(name).unwrap_or_else(|| panic!("{python}: {name:?} {:?}", read.buffers));
+            let found = owned(name).unwrap_or_else(|| panic!("{python}: {name:?} {:?}", read.buffers));
             // A page for its head, and what the interpreter rounds up to.
             let least = megabytes << 20;
             assert_eq!(found.count, count, "{python}: {name:?} {:?}", read.buffers);
-            assert!(
-                (least..least + least / 8 + 8192).contains(&found.bytes),
-                "{python}: {found:?}"
-            );
+            assert!((least..least + least / 8 + 8192).contains(&found.bytes), "{python}: {found:?}");
         }
-        assert!(
-            owned(Some("dict")).is_some_and(|it| it.bytes > 2 << 20),
-            "{python}: {:?}",
-            read.buffers
-        );
+        assert!(owned(Some("dict")).is_some_and(|it| it.bytes > 2 << 20), "{python}: {:?}", read.buffers);
     }
 }
 

@@ -7,30 +7,9 @@ use test_needs::skip;
 
 /// States in which a process may rest, and what a trim does in them.
 const CASES: &[&str] = &[
-    "fresh",
-    "live",
-    "burst",
-    "kept_end",
-    "pinned_1_percent",
-    "pinned_10_percent",
-    "pinned_30k",
-    "threads_4",
-    "threads_32",
-    "threads_gone",
-    "secondary_tops",
-    "many_heaps",
-    "fastbins",
-    "mmapped",
-    "mmapped_split",
-    "locked_part",
-    "untouched",
-    "returned",
-    "foreign_brk",
-    "brk_at_end",
-    "blocked_brk",
-    "aligned",
-    "cached",
-    "wide",
+    "fresh", "live", "burst", "kept_end", "pinned_1_percent", "pinned_10_percent", "pinned_30k", "threads_4",
+    "threads_32", "threads_gone", "secondary_tops", "many_heaps", "fastbins", "mmapped", "mmapped_split",
+    "locked_part", "untouched", "returned", "foreign_brk", "brk_at_end", "blocked_brk", "aligned", "cached", "wide",
     "large_caches",
 ];
 
@@ -73,11 +52,7 @@ fn assert_equal(at: &str, heap: &Heap, info: &Info) {
     assert_eq!(read, *info, "{at}: {heap:?}");
     assert!(found.mmapped_complete, "{at}");
     assert!(found.quality.fastbins_complete, "{at}");
-    assert_eq!(
-        heap.classes.values().map(|class| class.bytes).sum::<u64>(),
-        breakdown.live.bytes,
-        "{at}"
-    );
+    assert_eq!(heap.classes.values().map(|class| class.bytes).sum::<u64>(), breakdown.live.bytes, "{at}");
 }
 
 fn assert_trim(at: &str, heap: &Heap, (before, after): (u64, u64)) {
@@ -203,9 +178,7 @@ fn a_libc_that_is_gone_from_the_disk_is_read_by_its_mapping() {
     let folder = tempfile::tempdir().unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     for name in ["libc.so.6", "ld-linux-x86-64.so.2"] {
-        let path = maps
-            .lines()
-            .find_map(|line| line.split(' ').next_back().filter(|path| path.ends_with(name)));
+        let path = maps.lines().find_map(|line| line.split(' ').next_back().filter(|path| path.ends_with(name)));
         copy(path.unwrap().as_ref(), &folder.path().join(name));
     }
     let mut program = Program::start(&Glibc::in_folder(folder.path()), "threads_4");

@@ -23,11 +23,7 @@ impl Glibc {
     pub fn in_folder(folder: &Path) -> Self {
         Self {
             version: None,
-            loader: vec![
-                folder.join("ld-linux-x86-64.so.2"),
-                "--library-path".into(),
-                folder.to_owned(),
-            ],
+            loader: vec![folder.join("ld-linux-x86-64.so.2"), "--library-path".into(), folder.to_owned()],
             is_static: false,
         }
     }

@@ -27,9 +27,7 @@ fn no_page_and_no_page_table_is_added() {
 }
 
 /// Pages of `from..to` that are not absent, joined to runs.
-fn joined(
-    read: impl FnOnce(&mut dyn FnMut(u64, u64, Page)) -> Result<(), Unreadable>,
-) -> Vec<(u64, u64, Page)> {
+fn joined(read: impl FnOnce(&mut dyn FnMut(u64, u64, Page)) -> Result<(), Unreadable>) -> Vec<(u64, u64, Page)> {
     let mut runs: Vec<(u64, u64, Page)> = Vec::new();
     read(&mut |from, to, page| match runs.last_mut() {
         Some(last) if last.1 == from && last.2 == page => last.1 = to,
@@ -112,11 +110,7 @@ fn a_process_that_ended_is_said_to_have() {
 /// What was opened is the old program's memory, which is gone.
 #[test]
 fn a_process_that_started_another_program_is_said_to_have_ended() {
-    let mut shell = Command::new("sh")
-        .args(["-c", "read line; exec sleep 60"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut shell = Command::new("sh").args(["-c", "read line; exec sleep 60"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = i32::try_from(shell.id()).unwrap();
     let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     while name() != "sh\n" {

@@ -73,10 +73,8 @@ pub fn build(compiler: &mut Command, name: &str) -> PathBuf {
 /// Present bytes of each mapping, and the bytes of page tables.
 pub fn state(target: &Target) -> (BTreeMap<u64, u64>, Option<u64>) {
     let mappings = target.mappings().unwrap();
-    let present = mappings
-        .iter()
-        .filter(|mapping| mapping.readable && mapping.backing != Backing::Other)
-        .map(|mapping| {
+    let present =
+        mappings.iter().filter(|mapping| mapping.readable && mapping.backing != Backing::Other).map(|mapping| {
             let presence = Presence::read(target.memory(), mapping.start, mapping.end).unwrap();
             (mapping.start, presence.bytes(mapping.start, mapping.end))
         });

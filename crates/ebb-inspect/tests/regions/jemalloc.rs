@@ -128,10 +128,7 @@ fn settings_are_those_in_force_with_symbols_and_without() {
     }
     // Without settings: its defaults.
     let of_process = jemalloc::settings(&Program::start(&inside(), "small", &[]).target()).unwrap();
-    assert_eq!(
-        (of_process[0].dirty_decay_ms, of_process[0].background_thread),
-        (10_000, Some(false))
-    );
+    assert_eq!((of_process[0].dirty_decay_ms, of_process[0].background_thread), (10_000, Some(false)));
     let without = Program::start(&Way::Built("cc", Vec::new()), "small", &[]);
     assert_eq!(jemalloc::settings(&without.target()).unwrap(), []);
 }

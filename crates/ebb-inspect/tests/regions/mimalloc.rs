@@ -25,8 +25,7 @@ fn live_blocks_are_exact_but_for_the_c_librarys() {
             (Way::Rust("mimalloc", Symbols::Stripped), "mimalloc 3"),
         ];
         // 3.6, where `make -C benches peers` was run.
-        let newest = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../benches/build/peers/libmimalloc-3.so");
+        let newest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/build/peers/libmimalloc-3.so");
         let newest = newest.exists().then_some((Way::Preload(newest), "mimalloc 3"));
         for (way, version) in ways.into_iter().filter(is_made).chain(newest) {
             let mut program = Program::start(&way, case, &[]);
@@ -37,10 +36,7 @@ fn live_blocks_are_exact_but_for_the_c_librarys() {
             let [blocks, _, usable] = program.ask(b'o')[..] else { panic!() };
             let live = heap.breakdown.live;
             assert!((blocks..blocks + 64).contains(&live.chunks), "{what}: {live:?}, {blocks}");
-            assert!(
-                (usable..usable + (512 << 10)).contains(&live.bytes),
-                "{what}: {live:?}, {usable}"
-            );
+            assert!((usable..usable + (512 << 10)).contains(&live.bytes), "{what}: {live:?}, {usable}");
             assert_eq!(heap.torn, 0, "{what}");
         }
     }

@@ -19,8 +19,7 @@ fn inside() -> Way {
 pub fn started(way: &Way, case: &str) -> Program {
     let mut program = Program::start(way, case, &[]);
     if *way == shared() {
-        program.file =
-            std::fs::canonicalize(LIBRARY).expect("musl is missing: apt-get install musl-tools");
+        program.file = std::fs::canonicalize(LIBRARY).expect("musl is missing: apt-get install musl-tools");
     }
     program
 }
@@ -44,10 +43,7 @@ fn live_blocks_are_exact() {
             assert_eq!(heap.torn, 0, "{what}");
             assert_eq!(heap.error, 0.0, "{what}");
             // A slot is larger than what was asked for by a fifth at most, and by less than a page where it is mapped.
-            assert!(
-                (asked..asked + asked / 5 + 1).contains(&live.bytes),
-                "{what}: {live:?}, {asked}"
-            );
+            assert!((asked..asked + asked / 5 + 1).contains(&live.bytes), "{what}: {live:?}, {asked}");
         }
     }
 }

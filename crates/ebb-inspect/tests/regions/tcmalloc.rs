@@ -30,8 +30,7 @@ fn the_breakdown_is_its_own_to_the_byte() {
         assert_eq!(breakdown.kept.bytes, free, "{case}: {breakdown:?}");
         assert_eq!(breakdown.returned.bytes, unmapped, "{case}: {breakdown:?}");
         // What rounding leaves of a span is overhead here and the central list's there; the map's leaves are ours.
-        let others =
-            breakdown.free.bytes + breakdown.overhead.bytes - (breakdown.system.bytes - own);
+        let others = breakdown.free.bytes + breakdown.overhead.bytes - (breakdown.system.bytes - own);
         assert_eq!(others, central, "{case}: {breakdown:?}");
         assert_eq!((heap.torn, heap.error), (0, 0.0), "{case}");
         assert!(heap.reader.starts_with("tcmalloc 2."), "{}", heap.reader);
@@ -51,8 +50,7 @@ fn what_it_released_is_returned() {
 #[test]
 fn its_settings_are_read() {
     needs!("libtcmalloc-minimal4");
-    let asked =
-        [("TCMALLOC_RELEASE_RATE", "0.5"), ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "1048576")];
+    let asked = [("TCMALLOC_RELEASE_RATE", "0.5"), ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "1048576")];
     let program = Program::start(&debians(), "live", &asked);
     let settings = read(&program).settings;
     assert_eq!(settings["tcmalloc_release_rate"], "0.5", "{settings:?}");

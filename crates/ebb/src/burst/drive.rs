@@ -87,9 +87,7 @@ mod tests {
             while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
             std::thread::sleep(pause);
             let status = if first.contains("/busy") { "503 Busy" } else { "200 OK" };
-            (&stream).write_all(
-                format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok").as_bytes(),
-            )?;
+            (&stream).write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok").as_bytes())?;
         }
         Ok(())
     }

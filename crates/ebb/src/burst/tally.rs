@@ -45,16 +45,14 @@ impl Tally {
 
     /// Reasons of failures, the most frequent first.
     pub fn reasons(&self) -> Vec<(&str, u64)> {
-        let mut reasons: Vec<_> =
-            self.errors.iter().map(|(text, count)| (text.as_str(), *count)).collect();
+        let mut reasons: Vec<_> = self.errors.iter().map(|(text, count)| (text.as_str(), *count)).collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         reasons
     }
 
     /// A quantile of the latency in milliseconds; `None` where nothing was answered.
     pub fn quantile_ms(&self, quantile: f64) -> Option<f64> {
-        (!self.latencies.is_empty())
-            .then(|| self.latencies.value_at_quantile(quantile) as f64 / MICROS_IN_MS)
+        (!self.latencies.is_empty()).then(|| self.latencies.value_at_quantile(quantile) as f64 / MICROS_IN_MS)
     }
 
     /// The summary, as `ebb compare` reads it.
@@ -68,9 +66,7 @@ impl Tally {
             errors: self.errors.values().sum(),
             seconds,
             concurrency: None,
-            latency_ms: self
-                .quantile_ms(0.5)
-                .map(|p50| Quantiles { p50, p99: self.quantile_ms(0.99) }),
+            latency_ms: self.quantile_ms(0.5).map(|p50| Quantiles { p50, p99: self.quantile_ms(0.99) }),
             histogram_ms: (!self.latencies.is_empty()).then(|| cells.collect()),
             tool: Some(tool),
         }

@@ -135,8 +135,7 @@ impl Agent {
             epoch_s: since_1970.as_secs_f64() - now.at.as_secs_f64(),
             look_seconds: self.look_seconds.clone(),
         };
-        let text = render(&self.node, &own)
-            .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+        let text = render(&self.node, &own).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = text;
         Ok(())
     }

@@ -17,11 +17,7 @@ const MAX: u32 = 20;
 pub fn parse(text: &str) -> Result<Settings, String> {
     let (mut target, mut request, mut min, mut max) = (None, None, MIN, MAX);
     let count = |value: &str| {
-        value
-            .parse()
-            .ok()
-            .filter(|count| *count > 0)
-            .ok_or_else(|| format!("{value} is no number of replicas"))
+        value.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{value} is no number of replicas"))
     };
     for part in text.split(',') {
         match part.split_once('=') {
@@ -56,11 +52,8 @@ pub fn target(settings: &Settings, limit: Option<u64>) -> Result<f64, Failure> {
 /// The outcome of each variant with a complete run.
 pub fn of_trial(settings: Settings, trial: &Trial) -> Autoscale {
     let outcome = |variant: &Variant| {
-        let of = |run: &Run| {
-            simulate(&looks(run, trial.metric), &settings, trial.limits.memory_max_bytes)
-        };
-        let mut outcomes: Vec<Outcome> =
-            variant.complete().filter_map(|run| of(run).ok()).collect();
+        let of = |run: &Run| simulate(&looks(run, trial.metric), &settings, trial.limits.memory_max_bytes);
+        let mut outcomes: Vec<Outcome> = variant.complete().filter_map(|run| of(run).ok()).collect();
         outcomes.sort_by(|left, right| left.replicas.total_cmp(&right.replicas));
         let middle = outcomes.len() / 2;
         (middle < outcomes.len()).then(|| (variant.name.clone(), outcomes.swap_remove(middle)))
@@ -85,12 +78,7 @@ mod tests {
     #[test]
     fn a_target_is_needed_and_the_rest_has_defaults() {
         let found = parse("target=70%,request=512Mi,min=2,max=10");
-        let expected = Settings {
-            target: Target::Utilization(0.7),
-            request: Some(512 << 20),
-            min: 2,
-            max: 10,
-        };
+        let expected = Settings { target: Target::Utilization(0.7), request: Some(512 << 20), min: 2, max: 10 };
         assert_eq!(found, Ok(expected));
         let found = parse("target=400Mi").map(|it| (it.target, it.request, it.min, it.max));
         assert_eq!(found, Ok((Target::Bytes(400 << 20), None, 1, 20)));

@@ -92,8 +92,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     }
     if summary.requests == 0 {
         let what = format!("none of {} requests was answered", summary.errors);
-        return Err(Failure::new(Exit::NotEnoughEvidence, what)
-            .remedy("the lines above show why; is the service running?"));
+        return Err(
+            Failure::new(Exit::NotEnoughEvidence, what).remedy("the lines above show why; is the service running?")
+        );
     }
     if !args.json {
         terminal::print(&words(&plan, &tally, summary.requests, summary.errors, seconds))?;
@@ -106,9 +107,7 @@ fn words(plan: &Plan, tally: &Tally, requests: u64, errors: u64, seconds: f64) -
     let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("highest", 1.0)];
     let latencies: Vec<String> = quantiles
         .iter()
-        .filter_map(|(name, quantile)| {
-            Some(format!("{name} {:.1} ms", tally.quantile_ms(*quantile)?))
-        })
+        .filter_map(|(name, quantile)| Some(format!("{name} {:.1} ms", tally.quantile_ms(*quantile)?)))
         .collect();
     format!(
         "{requests} requests answered and {errors} failed in {}: {:.1} per second ({}, {} connections)\nlatency: {}\n",
@@ -121,8 +120,7 @@ fn words(plan: &Plan, tally: &Tally, requests: u64, errors: u64, seconds: f64) -
 }
 
 fn plan(args: &Args) -> Result<Plan, Failure> {
-    let read =
-        |path: &PathBuf| std::fs::read(path).map_err(|error| Failure::at(Exit::Usage, path, error));
+    let read = |path: &PathBuf| std::fs::read(path).map_err(|error| Failure::at(Exit::Usage, path, error));
     let body = args.body.as_ref().map(read).transpose()?;
     let method = match (&args.method, &body) {
         (Some(name), _) => http::Method::from_bytes(name.as_bytes())

@@ -23,12 +23,10 @@ mod root;
 
 /// The arguments of `ebb check`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ebb check 4711                  the process and its descendants\n  \
+#[command(after_help = "Examples:\n  ebb check 4711                  the process and its descendants\n  \
                   ebb check -a jemalloc nginx     by name\n  \
                   ebb check Dockerfile            before the image is built\n  \
-                  ebb check app.service"
-)]
+                  ebb check app.service")]
 pub struct Args {
     /// A process (number, name, cgroup, unit, container); a Dockerfile, a compose file, a Kubernetes manifest, a
     /// systemd unit, a Procfile, supervisor's configuration, an entrypoint script; or the folder of an unpacked root
@@ -105,8 +103,8 @@ pub(in crate::commands) fn wanted(name: &str) -> Result<Wanted, Failure> {
         let known = file.file_name().and_then(|name| Allocator::from_file_name(name.to_str()?));
         return Ok(Wanted { name: name.to_owned(), allocator: known, file: Some(file) });
     }
-    let known = Allocator::from_choice(name)
-        .ok_or_else(|| unknown_allocator(name, ", or the path of a shared object"))?;
+    let known =
+        Allocator::from_choice(name).ok_or_else(|| unknown_allocator(name, ", or the path of a shared object"))?;
     Ok(Wanted { name: known.to_string(), allocator: Some(known), file: None })
 }
 
@@ -114,21 +112,17 @@ fn of_processes(args: &Args, wanted: Option<Wanted>) -> Result<Report, Failure> 
     let resolved = target::resolve(&args.target).map_err(|error| {
         let looks_like_a_file = args.target.contains(['/', '.']);
         if looks_like_a_file && !Path::new(&args.target).exists() {
-            return Failure::usage(format!("{}: no such file", args.target))
-                .remedy(format!("{FILES}, or a process"));
+            return Failure::usage(format!("{}: no such file", args.target)).remedy(format!("{FILES}, or a process"));
         }
         error.into()
     })?;
     let pids = target::processes(&resolved, !args.no_children);
     let target = args.target.clone();
-    unless_stuck(ANSWERS_WITHIN, move || processes::check(&target, &pids, wanted)).ok_or_else(
-        || {
-            let limit = ANSWERS_WITHIN.as_secs();
-            let what =
-                format!("a page or a file of {} did not answer within {limit} s", args.target);
-            Failure::new(Exit::NotEnoughEvidence, what)
-        },
-    )
+    unless_stuck(ANSWERS_WITHIN, move || processes::check(&target, &pids, wanted)).ok_or_else(|| {
+        let limit = ANSWERS_WITHIN.as_secs();
+        let what = format!("a page or a file of {} did not answer within {limit} s", args.target);
+        Failure::new(Exit::NotEnoughEvidence, what)
+    })
 }
 
 fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, Failure> {
@@ -139,21 +133,15 @@ fn of_file(args: &Args, path: &Path, wanted: Option<&Wanted>) -> Result<Report, 
     let text = text_of(path)?;
     if let Some(kind) = declared::kind(path, &text) {
         let services = match kind {
-            declared::Kind::Unit => {
-                files::unit(path, &text, &files::drop_ins(path)?).map(|it| vec![it])
-            }
+            declared::Kind::Unit => files::unit(path, &text, &files::drop_ins(path)?).map(|it| vec![it]),
             kind => declared::services(kind, path, &text),
         };
         let services = services.map_err(|why| unusable(&why))?;
-        let called =
-            |service: &declared::Service| args.service.iter().any(|it| service.is_called(it));
-        if let Some(name) =
-            args.service.iter().find(|name| !services.iter().any(|it| it.is_called(name)))
-        {
+        let called = |service: &declared::Service| args.service.iter().any(|it| service.is_called(it));
+        if let Some(name) = args.service.iter().find(|name| !services.iter().any(|it| it.is_called(name))) {
             return Err(unusable(&format!("there is no service {name}")));
         }
-        let chosen =
-            (!args.service.is_empty()).then_some(&called as &dyn Fn(&declared::Service) -> bool);
+        let chosen = (!args.service.is_empty()).then_some(&called as &dyn Fn(&declared::Service) -> bool);
         return Ok(files::of_services(&args.target, kind, &services, chosen, wanted, None));
     }
     let stages = Stages::parse(&text).map_err(|error| unusable(&error))?;
@@ -173,9 +161,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
         };
         Failure::at(exit, path, error)
     })?;
-    let wrong = |what: &str, remedy: &str| {
-        Err(Failure::usage(format!("{} {what}", path.display())).remedy(remedy))
-    };
+    let wrong = |what: &str, remedy: &str| Err(Failure::usage(format!("{} {what}", path.display())).remedy(remedy));
     if bytes.starts_with(b"\x7fELF") {
         return wrong(
             "is a program or library, not a file that starts a service",

@@ -209,8 +209,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     }
     let output = output_folder(args)?;
     let scratch = tempfile::tempdir().map_err(|error| {
-        Failure::new(Exit::NotWritten, format!("no folder for temporary files: {error}"))
-            .remedy("name one by TMPDIR")
+        Failure::new(Exit::NotWritten, format!("no folder for temporary files: {error}")).remedy("name one by TMPDIR")
     })?;
     let temporary = scratch.path().to_owned();
     let logs = match &output {
@@ -265,8 +264,7 @@ fn run_trial(
     let variants = match place.container {
         Some(_) => {
             let in_order = variants::has_chosen(args.asked(), workload) || earlier.is_some();
-            image::resolve_all(specs, in_order, &context, libraries.path())
-                .inspect_err(|_| progress.finish())?
+            image::resolve_all(specs, in_order, &context, libraries.path()).inspect_err(|_| progress.finish())?
         }
         None => programs::resolve_all(specs, workload)?,
     };
@@ -347,11 +345,7 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 }
 
 /// The file's, or the one that the flags stand for.
-fn workload(
-    args: &Args,
-    profile: Option<&str>,
-    requested: Option<&Requested>,
-) -> Result<Workload, Failure> {
+fn workload(args: &Args, profile: Option<&str>, requested: Option<&Requested>) -> Result<Workload, Failure> {
     if let Some(path) = args.workload.first() {
         let mut workload = Workload::load(path, profile).map_err(Failure::usage)?;
         if let Some(requested) = requested {
@@ -377,10 +371,7 @@ fn prepare(
     setup::run(workload, logs, groups, interrupt).map_err(|(reason, last_lines)| {
         progress.finish();
         if interrupt.is_set() {
-            return Failure::new(
-                Exit::Interrupted,
-                "interrupted during the workload's setup: nothing was measured",
-            );
+            return Failure::new(Exit::Interrupted, "interrupted during the workload's setup: nothing was measured");
         }
         for line in last_lines {
             terminal::warn(&format!("| {line}"));
@@ -411,11 +402,7 @@ fn about(workload: &Workload) -> WorkloadFacts {
 }
 
 /// Data to stdout, files to the folder, their paths to stderr.
-fn report(
-    mut trial: Trial,
-    args: &Args,
-    output: Option<&outputs::Folder>,
-) -> Result<Exit, Failure> {
+fn report(mut trial: Trial, args: &Args, output: Option<&outputs::Folder>) -> Result<Exit, Failure> {
     trial.autoscale = args.autoscale.map(|settings| autoscale::of_trial(settings, &trial));
     let trial = &trial;
     // Each is done even if another fails: a full disk must not cost the tables, and a closed stdout must not cost the

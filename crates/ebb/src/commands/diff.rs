@@ -137,8 +137,7 @@ fn between_periods(args: &Args) -> Result<Exit, Failure> {
     }
     let now = ZonedDateTime::now();
     let (before, after) =
-        when::periods(args.before_time.as_deref(), args.after_time.as_deref(), &now)
-            .map_err(Failure::usage)?;
+        when::periods(args.before_time.as_deref(), args.after_time.as_deref(), &now).map_err(Failure::usage)?;
     let recording = recording::read(&args.before).map_err(|error| {
         Failure::at(Exit::Usage, &args.before, error).remedy("it must be a folder of ebb snap --to")
     })?;
@@ -146,8 +145,8 @@ fn between_periods(args: &Args) -> Result<Exit, Failure> {
         terminal::warn(note);
     }
     let [before, after] = [before, after].map(|span| part(&recording.records, span));
-    let mut comparison = periods::compare(before, after)
-        .ok_or_else(|| nothing(&args.before, &recording.records, before.is_empty()))?;
+    let mut comparison =
+        periods::compare(before, after).ok_or_else(|| nothing(&args.before, &recording.records, before.is_empty()))?;
     if let Some(settings) = args.autoscale {
         let limit = simulation::limit(after).or_else(|| simulation::limit(before));
         autoscale::target(&settings, limit)?;

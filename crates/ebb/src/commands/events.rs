@@ -51,27 +51,15 @@ mod tests {
         let label = |at_s: f64, label: &str| Some((at_s, label.to_owned()));
         assert_eq!(of("1764000000.5 deploy v2"), label(1_764_000_000.5, "deploy v2"));
         assert_eq!(of("2026-11-25T19:00:00Z\tGET /"), label(1_795_633_200.0, "GET /"));
-        for line in ["deploy", "yesterday deploy", "NaN deploy", "2026-11-25 deploy", "1764000000"]
-        {
+        for line in ["deploy", "yesterday deploy", "NaN deploy", "2026-11-25 deploy", "1764000000"] {
             assert_eq!(of(line), None, "{line}");
         }
     }
 
     #[test]
     fn no_line_panics() {
-        let parts = [
-            "1e308",
-            "-1e308",
-            "9999-12-31T23:59:59Z",
-            "0000-01-01",
-            " ",
-            "\t",
-            "\u{85}",
-            "Z",
-            "-",
-            "\u{feff}",
-            "1",
-        ];
+        let parts =
+            ["1e308", "-1e308", "9999-12-31T23:59:59Z", "0000-01-01", " ", "\t", "\u{85}", "Z", "-", "\u{feff}", "1"];
         fastrand::seed(7);
         for _ in 0..20_000 {
             let part = || parts[fastrand::usize(..parts.len())];

@@ -95,8 +95,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
             }
             let target = Target::open(pid).map_err(|error| closed(&args.target, &error))?;
             let mappings = target.mappings().map_err(|error| closed(&args.target, &error))?;
-            let addresses =
-                explain(&args.target, target.memory(), &mappings, asked.collect(), false)?;
+            let addresses = explain(&args.target, target.memory(), &mappings, asked.collect(), false)?;
             Report { signal: None, thread: None, addresses }
         }
         Err(_) => of_core(&args.target, asked.collect())?,
@@ -113,27 +112,21 @@ fn of_core(name: &str, mut asked: Vec<(String, u64)>) -> Result<Report, Failure>
     let path = Path::new(name);
     let mut core = Core::open(path).map_err(|error| {
         let exit = match &error {
-            NotACore::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                Exit::Permission
-            }
+            NotACore::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
             NotACore::OtherMachine(_) => Exit::Unsupported,
             _ => Exit::Usage,
         };
         Failure::at(exit, path, error).remedy("CORE is the file of a core dump, PID a number")
     })?;
     if core.missing > 0 {
-        warn(&format!(
-            "{name}: {} bytes of the core dump are missing; ulimit -c unlimited keeps all",
-            core.missing
-        ));
+        warn(&format!("{name}: {} bytes of the core dump are missing; ulimit -c unlimited keeps all", core.missing));
     }
     let library = find_layout(&core, core.mappings()).map(|(_, path)| path.to_owned());
     if let Some(library) = library
         && !core.read_file_of(&library)
     {
         let what = format!("{name}: {} is not the file of the process", library.display());
-        return Err(Failure::new(Exit::Unsupported, what)
-            .remedy("put that file there: a core dump has not all of it"));
+        return Err(Failure::new(Exit::Unsupported, what).remedy("put that file there: a core dump has not all of it"));
     }
     let is_asked = !asked.is_empty();
     if !is_asked {
@@ -153,11 +146,8 @@ fn explain(
     leaves_out: bool,
 ) -> Result<Vec<Answer>, Failure> {
     let (place, _) = find_layout(memory, mappings).ok_or_else(|| {
-        Failure::new(
-            Exit::Unsupported,
-            format!("{name}: has no ebbmalloc of this version, or its data is missing"),
-        )
-        .remedy("ebb explain knows ebbmalloc's blocks only")
+        Failure::new(Exit::Unsupported, format!("{name}: has no ebbmalloc of this version, or its data is missing"))
+            .remedy("ebb explain knows ebbmalloc's blocks only")
     })?;
     let unread = |error: &dyn std::fmt::Display| {
         Failure::new(Exit::NotEnoughEvidence, format!("{name}: the heap cannot be read: {error}"))
@@ -187,8 +177,7 @@ fn closed(target: &str, error: &Unreadable) -> Failure {
 }
 
 fn answer(name: String, address: u64, found: Option<Found>, mappings: &[Mapping]) -> Answer {
-    let of =
-        |block: Block| Of { start: block.start, bytes: block.bytes, state: state(block.state) };
+    let of = |block: Block| Of { start: block.start, bytes: block.bytes, state: state(block.state) };
     let mut answer = Answer {
         name,
         address,
@@ -202,8 +191,7 @@ fn answer(name: String, address: u64, found: Option<Found>, mappings: &[Mapping]
     match found {
         Some(Found::Slot(block, [before, after])) => {
             answer.place = "slot";
-            (answer.block, answer.before, answer.after) =
-                (Some(of(block)), before.map(of), after.map(of));
+            (answer.block, answer.before, answer.after) = (Some(of(block)), before.map(of), after.map(of));
         }
         Some(Found::Large(block)) => {
             answer.place = if block.state == State::Live { "large block" } else { "free memory" };
@@ -211,17 +199,13 @@ fn answer(name: String, address: u64, found: Option<Found>, mappings: &[Mapping]
         }
         Some(Found::Guarded(record)) => {
             answer.place = "guarded block";
-            answer.block =
-                Some(Of { start: record.block, bytes: record.bytes, state: state_of(&record) });
+            answer.block = Some(Of { start: record.block, bytes: record.bytes, state: state_of(&record) });
             let events = ["allocated", "freed"].into_iter().zip(record.threads).zip(record.stacks);
             for ((what, thread), stack) in events {
                 let stack: Vec<String> = stack
                     .into_iter()
                     .take_while(|frame| *frame != 0)
-                    .map(|frame| {
-                        mapping_at(frame, mappings)
-                            .map_or(format!("{frame:#x}"), |it| place_in(frame, it))
-                    })
+                    .map(|frame| mapping_at(frame, mappings).map_or(format!("{frame:#x}"), |it| place_in(frame, it)))
                     .collect();
                 if thread != 0 || !stack.is_empty() {
                     answer.history.push(Event { what, thread, stack });
@@ -256,11 +240,7 @@ fn place_in(address: u64, mapping: &Mapping) -> String {
         }
         None => {
             let may = |right: bool, letter| if right { letter } else { '-' };
-            let rights = [
-                may(mapping.readable, 'r'),
-                may(mapping.writable, 'w'),
-                may(mapping.executable, 'x'),
-            ];
+            let rights = [may(mapping.readable, 'r'), may(mapping.writable, 'w'), may(mapping.executable, 'x')];
             format!("memory {:#x}-{:#x} {}", mapping.start, mapping.end, String::from_iter(rights))
         }
     }
@@ -280,22 +260,12 @@ fn text(report: &Report) -> String {
         out.push_str("No register leads to the heap.\n");
     }
     for answer in &report.addresses {
-        let name = if answer.name.starts_with("asked") {
-            String::new()
-        } else {
-            format!("{} ", answer.name)
-        };
+        let name = if answer.name.starts_with("asked") { String::new() } else { format!("{} ", answer.name) };
         let _ = write!(out, "{name}{:#x}: ", answer.address);
         match (&answer.block, &answer.mapping) {
             (Some(block), _) => {
                 let _ = write!(out, "{}", where_in(answer.address, block));
-                let _ = writeln!(
-                    out,
-                    " {:#x}, {} bytes, {}",
-                    block.start,
-                    block.bytes,
-                    sort(answer, block)
-                );
+                let _ = writeln!(out, " {:#x}, {} bytes, {}", block.start, block.bytes, sort(answer, block));
             }
             (None, _) if answer.place == "slab" => out.push_str("in a slab, in no block\n"),
             (None, Some(mapping)) => {
@@ -305,11 +275,7 @@ fn text(report: &Report) -> String {
         }
         for (side, block) in [("before", &answer.before), ("after", &answer.after)] {
             if let Some(block) = block {
-                let _ = writeln!(
-                    out,
-                    "  {side}: {:#x}, {} bytes, {}",
-                    block.start, block.bytes, block.state
-                );
+                let _ = writeln!(out, "  {side}: {:#x}, {} bytes, {}", block.start, block.bytes, block.state);
             }
         }
         for event in &answer.history {

@@ -60,19 +60,14 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
                 finish(args, &report, Exit::WouldChange)
             }
             None => {
-                report.notes.push(format!(
-                    "nothing to change: {name} puts {} in charge",
-                    desired.allocator
-                ));
+                report.notes.push(format!("nothing to change: {name} puts {} in charge", desired.allocator));
                 finish(args, &report, Exit::Ok)
             }
         };
     }
     report.action = Action::WouldChange;
     if let Some(exit) = failed(&proposal.check) {
-        report.notes.push(
-            "this change alone would not put it in charge, so nothing was written".to_owned(),
-        );
+        report.notes.push("this change alone would not put it in charge, so nothing was written".to_owned());
         return finish(args, &report, exit);
     }
     if !args.write {

@@ -51,12 +51,7 @@ struct Source {
     server: prometheus::Args,
 
     /// Folder with one folder or file of ebb snap for each service, instead of a server
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "prometheus",
-        required_unless_present = "prometheus"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with = "prometheus", required_unless_present = "prometheus")]
     snaps: Option<PathBuf>,
 
     /// What a row stands for
@@ -98,9 +93,7 @@ struct WatchList {
 
 fn period(text: &str) -> Result<Duration, String> {
     let allowed = Duration::from_secs(600)..=Duration::from_secs(366 * 86_400);
-    Some(arguments::time(text)?)
-        .filter(|time| allowed.contains(time))
-        .ok_or_else(|| "between 10m and 366d".to_owned())
+    Some(arguments::time(text)?).filter(|time| allowed.contains(time)).ok_or_else(|| "between 10m and 366d".to_owned())
 }
 
 fn price(text: &str) -> Result<f64, String> {

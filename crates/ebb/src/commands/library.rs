@@ -97,8 +97,7 @@ fn found(arch: &str) -> Result<Report, Failure> {
     }
     let library = library(arch)?;
     let path = library.cached().map_err(|error| {
-        Failure::new(Exit::NotWritten, error.to_string())
-            .remedy("name a folder for the library: --out DIR")
+        Failure::new(Exit::NotWritten, error.to_string()).remedy("name a folder for the library: --out DIR")
     })?;
     Ok(of_carried(&library, path))
 }

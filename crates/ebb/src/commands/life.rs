@@ -34,8 +34,8 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, Snapshot)>, Failure> {
 
 fn points(file: &Path, text: &str) -> Result<Vec<(String, Snapshot)>, Failure> {
     let point = |line: &str| {
-        let snapshot = Snapshot::from_json(line)
-            .map_err(|error| unusable(file, &format!("no marked point: {error}")))?;
+        let snapshot =
+            Snapshot::from_json(line).map_err(|error| unusable(file, &format!("no marked point: {error}")))?;
         let label = snapshot.label.clone();
         Ok((label.ok_or_else(|| unusable(file, "a snapshot without a label"))?, snapshot))
     };
@@ -43,6 +43,5 @@ fn points(file: &Path, text: &str) -> Result<Vec<(String, Snapshot)>, Failure> {
 }
 
 fn unusable(file: &Path, why: &str) -> Failure {
-    Failure::at(Exit::Usage, file, why)
-        .remedy("name a file of `ebb snap --label`, or two files of `ebb snap`")
+    Failure::at(Exit::Usage, file, why).remedy("name a file of `ebb snap --label`, or two files of `ebb snap`")
 }

@@ -214,8 +214,7 @@ fn follow(
     let mut renewed = Instant::now();
     // What grows is what grows in the second half as well: by then a cache has replaced what it had.
     let mut half = Vec::new();
-    let half_at =
-        until.map(|until| Instant::now() + until.saturating_duration_since(Instant::now()) / 2);
+    let half_at = until.map(|until| Instant::now() + until.saturating_duration_since(Instant::now()) / 2);
     while !is_over && !has_ended {
         // A program that we started may end at any time: the newest look is kept.
         let step = if started.is_some() { LOOK_EVERY } else { EVERY };
@@ -310,20 +309,16 @@ fn write(profile: &Profile, output: &Output, shown: Shown) -> Result<(), Failure
     match output.format {
         Format::Pprof => {
             let type_shown = (shown == Shown::Allocated).then_some("alloc_space");
-            whole_file::write(
-                &output.path,
-                &pprof::write(profile, type_shown, pprof::now_ns()),
-                None,
+            whole_file::write(&output.path, &pprof::write(profile, type_shown, pprof::now_ns()), None).map_err(
+                |error| {
+                    let what = format!("{} was not written: {error}", output.path.display());
+                    Failure::new(Exit::NotWritten, what)
+                },
             )
-            .map_err(|error| {
-                let what = format!("{} was not written: {error}", output.path.display());
-                Failure::new(Exit::NotWritten, what)
-            })
         }
         Format::Folded => snap::write(&output.path, &report::folded(profile, shown), None),
         Format::Page => {
-            let page =
-                report::page(profile).map_err(|error| Failure::new(Exit::Internal, error))?;
+            let page = report::page(profile).map_err(|error| Failure::new(Exit::Internal, error))?;
             snap::write(&output.path, &page, None)
         }
         Format::Speedscope => snap::write(&output.path, &report::speedscope(profile)?, None),
@@ -339,7 +334,6 @@ pub(super) fn is_profile(path: &Path) -> bool {
 pub(super) fn open(path: &Path) -> Result<Profile, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
     pprof::read(&bytes).map_err(|error| {
-        Failure::at(Exit::Usage, path, error)
-            .remedy("it must be a file of `ebb profile -o` or another heap profile")
+        Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb profile -o` or another heap profile")
     })
 }

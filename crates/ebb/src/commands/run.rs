@@ -68,12 +68,7 @@ pub struct Args {
     json: bool,
 
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -88,13 +83,11 @@ pub fn execute(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn prepare(args: &Args) -> Result<Start, Failure> {
-    let (command, rest) =
-        args.command.split_first().ok_or_else(|| Failure::usage("no command to run"))?;
+    let (command, rest) = args.command.split_first().ok_or_else(|| Failure::usage("no command to run"))?;
     let inherited: BTreeMap<OsString, OsString> = env::vars_os().collect();
     let chosen = args.from.as_deref().map(from_trial).transpose()?;
     let of_trial = chosen.as_ref().map(|chosen| chosen.env.clone()).unwrap_or_default();
-    let variables: Vec<(String, String)> =
-        of_trial.into_iter().chain(args.env.iter().cloned()).collect();
+    let variables: Vec<(String, String)> = of_trial.into_iter().chain(args.env.iter().cloned()).collect();
     let allocator = chosen.map_or_else(|| args.allocator.clone(), |chosen| chosen.allocator);
     let mut environment = inherited.clone();
     environment.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
@@ -108,8 +101,7 @@ fn prepare(args: &Args) -> Result<Start, Failure> {
     let child = args.child.as_ref().map(|name| Program::find(OsStr::new(name), &search_path));
     let child = child.transpose()?;
     let choice = resolve(&allocator, child.as_ref().unwrap_or(&program))?;
-    let change =
-        Environment::of(&choice, &args.conf, |name| environment.get(OsStr::new(name)).cloned())?;
+    let change = Environment::of(&choice, &args.conf, |name| environment.get(OsStr::new(name)).cloned())?;
     for other in &change.replaced {
         terminal::warn(&format!("note: {other} is removed from LD_PRELOAD"));
     }
@@ -157,8 +149,8 @@ fn resolve(allocator: &str, program: &Program) -> Result<Choice, Failure> {
 /// The allocator that a trial recommends; it is printed on stderr, because the user did not name it.
 fn from_trial(file: &Path) -> Result<choice::Choice, Failure> {
     let trial = earlier::read(file)?;
-    let chosen = choice::of(&trial)
-        .ok_or_else(|| Failure::usage(format!("{}: the trial has no variants", file.display())))?;
+    let chosen =
+        choice::of(&trial).ok_or_else(|| Failure::usage(format!("{}: the trial has no variants", file.display())))?;
     terminal::warn(&format!("note: {}: {}", chosen.variant, chosen.reason));
     Ok(chosen)
 }

@@ -65,8 +65,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
         return args.record.record(&target, !args.target.no_children, folder);
     }
     let resolved = target::resolve_in_one_cgroup(&target)?;
-    let mut snapshot =
-        Observer::default().look(&resolved, !args.target.no_children, Depth::Objects);
+    let mut snapshot = Observer::default().look(&resolved, !args.target.no_children, Depth::Objects);
     if snapshot.processes.is_empty() {
         return Err(Failure::ended(&target));
     }
@@ -80,10 +79,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Writes one look to a file in this folder that has a new name, with the process's name and the time in it.
-pub(super) fn take_into_new_file(
-    resolved: &Resolved,
-    observer: &Observer,
-) -> Result<PathBuf, Failure> {
+pub(super) fn take_into_new_file(resolved: &Resolved, observer: &Observer) -> Result<PathBuf, Failure> {
     let snapshot = observer.look(resolved, false, Depth::Objects);
     let Some(first) = snapshot.processes.first() else {
         return Err(Failure::ended(&resolved.target.asked));
@@ -108,9 +104,7 @@ pub(super) fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Fa
 
 /// Reads what [`execute`] wrote.
 pub fn read(path: &Path) -> Result<Snapshot, Failure> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
-    Snapshot::from_json(&text).map_err(|error| {
-        Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb snap`")
-    })
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
+    Snapshot::from_json(&text)
+        .map_err(|error| Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb snap`"))
 }

@@ -157,19 +157,11 @@ impl Args {
 
 /// Whether only the wish is missing, in some process.
 pub fn is_offered(trim: &Trim) -> bool {
-    trim.processes
-        .iter()
-        .any(|it| matches!(&it.outcome, Outcome::Left(left) if left.reason == Reason::NotAsked))
+    trim.processes.iter().any(|it| matches!(&it.outcome, Outcome::Left(left) if left.reason == Reason::NotAsked))
 }
 
 /// One process.
-fn one(
-    args: &Args,
-    observer: &Observer,
-    snapshot: &Snapshot,
-    process: &Process,
-    cost: Option<&Cost>,
-) -> ProcessTrim {
+fn one(args: &Args, observer: &Observer, snapshot: &Snapshot, process: &Process, cost: Option<&Cost>) -> ProcessTrim {
     let limits = Limits { least_bytes: args.min, most_pause_s: args.max_pause.as_secs_f64() };
     let (predicted, left) = judge(process, &snapshot.missing, cost, &limits);
     let done = left.map_or_else(|| call_malloc_trim(args, process), Err);
@@ -189,11 +181,7 @@ fn one(
 
 /// Has malloc_trim called by the safest way that there is.
 fn call_malloc_trim(args: &Args, process: &Process) -> Result<Call, Left> {
-    let not_asked = |why: String, remedy: &str| Left {
-        reason: Reason::NotAsked,
-        why,
-        remedy: Some(remedy.to_owned()),
-    };
+    let not_asked = |why: String, remedy: &str| Left { reason: Reason::NotAsked, why, remedy: Some(remedy.to_owned()) };
     if args.dry_run {
         let remedy = "run it without --dry-run to trim";
         return Err(not_asked("nothing was changed".to_owned(), remedy));

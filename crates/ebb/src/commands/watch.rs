@@ -61,10 +61,7 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     let target = args.target.name();
     if let Some(address) = &args.listen {
         let profiles = pprof::serve(target.clone(), !args.target.no_children);
-        http::serve(
-            address.bind()?,
-            http::Site { page: Arc::clone(&page), profiles: Some(profiles), token: None },
-        )?;
+        http::serve(address.bind()?, http::Site { page: Arc::clone(&page), profiles: Some(profiles), token: None })?;
     }
     let mut figures = Figures::default();
     loop {
@@ -106,17 +103,17 @@ impl Figures {
     fn look(&mut self, resolved: &Resolved, with_children: bool) -> Result<String, Failure> {
         let mut snapshot = self.observer.look(resolved, with_children, Depth::Kernel);
         let now = memory(&snapshot);
-        let changed =
-            self.read_at.is_none_or(|(_, then)| now.abs_diff(then) as f64 > CHANGED * then as f64);
+        let changed = self.read_at.is_none_or(|(_, then)| now.abs_diff(then) as f64 > CHANGED * then as f64);
         if changed {
             snapshot = self.observer.look(resolved, with_children, Depth::Heaps);
             self.heaps = snapshot.processes.clone();
             self.read_at = Some((Instant::now(), now));
         } else {
             for process in &mut snapshot.processes {
-                let known = self.heaps.iter().find(|known| {
-                    (known.pid, known.started_ticks) == (process.pid, process.started_ticks)
-                });
+                let known = self
+                    .heaps
+                    .iter()
+                    .find(|known| (known.pid, known.started_ticks) == (process.pid, process.started_ticks));
                 process.heap = known.and_then(|known| known.heap.clone());
                 process.objects = known.and_then(|known| known.objects.clone());
             }

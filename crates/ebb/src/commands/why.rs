@@ -99,12 +99,9 @@ pub fn execute(args: &Args) -> Result<Exit, Failure> {
     if let Some(time) = args.watch {
         return watch_one(args, &observer, time);
     }
-    let look = |resolved: &Resolved| {
-        ebb_diagnosis::of(observer.look(resolved, !args.no_children, Depth::Settled))
-    };
+    let look = |resolved: &Resolved| ebb_diagnosis::of(observer.look(resolved, !args.no_children, Depth::Settled));
     let diagnoses: Vec<Diagnosis> = if args.command.is_empty() {
-        let found: Result<Vec<Resolved>, _> =
-            args.targets().iter().map(|asked| target::resolve(asked)).collect();
+        let found: Result<Vec<Resolved>, _> = args.targets().iter().map(|asked| target::resolve(asked)).collect();
         let each = found?.into_iter().flat_map(target::by_cgroup);
         each.map(|resolved| look(&resolved)).collect()
     } else {
@@ -136,8 +133,7 @@ fn watch_one(args: &Args, observer: &Observer, time: Duration) -> Result<Exit, F
     args.events.as_ref().map(events).transpose()?;
     let pids = target::processes(&resolved, !args.no_children && resolved.cgroup.is_none());
     let before = profile::running_in(&pids);
-    let (mut growth, seen) =
-        watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
+    let (mut growth, seen) = watch::watch(observer, &resolved, !args.no_children, time, args.every)?;
     // The stacks, where the process samples anyway.
     let profiles = before.and_then(|before| Some((before, profile::running_in(&pids)?)));
     let mut events = args.events.as_ref().map(events).transpose()?.unwrap_or_default();

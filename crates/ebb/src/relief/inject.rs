@@ -63,11 +63,7 @@ mod here {
     /// What returning memory costs on this machine, where it can be measured.
     pub fn cost() -> Option<Cost> {
         let cost = ebb_inject::Cost::measure().ok()?;
-        Some(Cost {
-            call_s: cost.call.as_secs_f64(),
-            page_s: cost.page.as_secs_f64(),
-            page_bytes: procfs::page_size(),
-        })
+        Some(Cost { call_s: cost.call.as_secs_f64(), page_s: cost.page.as_secs_f64(), page_bytes: procfs::page_size() })
     }
 
     fn not_called(error: NotCalled) -> Left {
@@ -75,9 +71,7 @@ mod here {
             NotCalled::Gone => (Reason::Gone, None),
             NotCalled::Refused(gate) => (Reason::NoRight, Some(gate.remedy())),
             NotCalled::Unfit(_) => (Reason::Unfit, None),
-            NotCalled::NoThread(_) => {
-                (Reason::NoPlace, Some("try again, or wait longer with --wait".to_owned()))
-            }
+            NotCalled::NoThread(_) => (Reason::NoPlace, Some("try again, or wait longer with --wait".to_owned())),
             NotCalled::Other(_) => (Reason::NotRead, None),
         };
         left(reason, error.to_string(), remedy)
@@ -88,13 +82,10 @@ mod here {
             NotRun::Unoffered(why) => return NotDone::Unoffered(why.clone()),
             NotRun::Gone => (Reason::Gone, None),
             NotRun::Refused(gate) => (Reason::NoRight, Some(gate.remedy())),
-            NotRun::NoThread { .. } => (
-                Reason::NoPlace,
-                Some("try again, wait longer with --wait, or --inject".to_owned()),
-            ),
-            NotRun::Failed(_) => {
-                (Reason::Unfit, Some("--inject calls malloc_trim without Python's help".to_owned()))
+            NotRun::NoThread { .. } => {
+                (Reason::NoPlace, Some("try again, wait longer with --wait, or --inject".to_owned()))
             }
+            NotRun::Failed(_) => (Reason::Unfit, Some("--inject calls malloc_trim without Python's help".to_owned())),
         };
         NotDone::Left(left(reason, error.to_string(), remedy))
     }

@@ -44,12 +44,7 @@ fn droppable(parts: &CgroupParts) -> Option<u64> {
 }
 
 /// Pure: what to write into which file, so that only pages of files go; or why nothing may be written.
-fn request(
-    version: u8,
-    is_root: bool,
-    may_swap: bool,
-    bytes: Option<u64>,
-) -> Result<(&'static str, String), Left> {
+fn request(version: u8, is_root: bool, may_swap: bool, bytes: Option<u64>) -> Result<(&'static str, String), Left> {
     let (reason, why, remedy) = match (version, bytes) {
         _ if is_root => (
             Reason::CannotTrim,
@@ -62,9 +57,7 @@ fn request(
             "set memory.swappiness of the cgroup to 0, or use version 2",
         ),
         (1, _) => return Ok(("memory.force_empty", "0".to_owned())),
-        (_, None) => {
-            (Reason::NotRead, "memory.stat does not show the amount", "look at the cgroup's folder")
-        }
+        (_, None) => (Reason::NotRead, "memory.stat does not show the amount", "look at the cgroup's folder"),
         // Also without swap: it costs nothing to say.
         (_, Some(bytes)) => return Ok(("memory.reclaim", format!("{bytes} swappiness=0"))),
     };
@@ -81,16 +74,11 @@ fn write(path: &Path, text: &str) -> Result<(), Left> {
 
 fn failed(path: &Path, error: &io::Error) -> Left {
     let (reason, remedy) = match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
-            (Reason::NoRight, "Run ebb as root, outside the container.")
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => (Reason::NoRight, "Run ebb as root, outside the container."),
+        Some(libc::EINVAL) => {
+            (Reason::CannotTrim, "this kernel cannot reclaim file pages only: Linux 6.11 or later can")
         }
-        Some(libc::EINVAL) => (
-            Reason::CannotTrim,
-            "this kernel cannot reclaim file pages only: Linux 6.11 or later can",
-        ),
-        _ => {
-            (Reason::CannotTrim, "this kernel cannot reclaim from cgroups: Linux 5.19 or later can")
-        }
+        _ => (Reason::CannotTrim, "this kernel cannot reclaim from cgroups: Linux 5.19 or later can"),
     };
     Left { reason, why: format!("{}: {error}", path.display()), remedy: Some(remedy.to_owned()) }
 }
@@ -120,8 +108,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_cannot_leave_anonymous_memory_alone_is_named() {
-        for (error, reason) in [(libc::EINVAL, Reason::CannotTrim), (libc::EACCES, Reason::NoRight)]
-        {
+        for (error, reason) in [(libc::EINVAL, Reason::CannotTrim), (libc::EACCES, Reason::NoRight)] {
             let left = failed(Path::new("/x"), &io::Error::from_raw_os_error(error));
             assert_eq!(left.reason, reason);
         }

@@ -49,8 +49,7 @@ impl Agent {
 
     fn get(&self, header: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let header =
-            format!("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
+        let header = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
         stream.write_all(header.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -131,9 +130,8 @@ fn only_the_token_opens_the_page_and_missing_rights_are_said() {
     fs::write(&file, "\n").unwrap();
     let line = ["agent", "--token", file.to_str().unwrap()];
     harness::Finished::by(harness::ebb().args(line)).expect(64, &[], &["is empty"]);
-    let lacks = agent
-        .get("Authorization: Bearer open sesame\r\n")
-        .contains("missing_right{right=\"CAP_SYS_PTRACE\"} 1");
+    let lacks =
+        agent.get("Authorization: Bearer open sesame\r\n").contains("missing_right{right=\"CAP_SYS_PTRACE\"} 1");
     assert_eq!(lacks, agent.warned.iter().any(|line| line.contains("no CAP_SYS_PTRACE")));
     assert_eq!(lacks, !nix::unistd::Uid::effective().is_root());
 }
@@ -160,15 +158,10 @@ fn prometheus_scrapes_it_and_the_series_end_with_the_process() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let prometheus =
-        Agent { child: prometheus, address: format!("127.0.0.1:{port}"), warned: Vec::new() };
+    let prometheus = Agent { child: prometheus, address: format!("127.0.0.1:{port}"), warned: Vec::new() };
     let ask = |query: &str| {
         let url = format!("http://{}/api/v1/query", prometheus.address);
-        ureq::get(&url)
-            .query("query", query)
-            .call()
-            .ok()
-            .and_then(|mut it| it.body_mut().read_to_string().ok())
+        ureq::get(&url).query("query", query).call().ok().and_then(|mut it| it.body_mut().read_to_string().ok())
     };
     let wait = |query: &str, is_there: bool| {
         let until = Instant::now() + PATIENCE;

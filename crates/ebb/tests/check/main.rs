@@ -50,8 +50,7 @@ fn check(arguments: &[&str]) -> (Value, i32) {
 /// What `ebb check --json` said, and its exit code.
 fn parsed(output: &Output) -> (Value, i32) {
     let text = stdout(output);
-    let said = serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{error}: {text} {}", stderr(output)));
+    let said = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} {}", stderr(output)));
     (said, output.status.code().expect("an exit code"))
 }
 

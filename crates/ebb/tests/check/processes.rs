@@ -40,11 +40,7 @@ fn an_allocator_that_the_program_brings_needs_nobody_to_ask_for_it() {
     assert_eq!(said["allocator"], "jemalloc");
     assert_eq!(said["processes"][0]["allocator"], "jemalloc");
     let text = output(ebb().args(["check", &running.pid()]));
-    assert!(
-        stdout(&text).contains("malloc is jemalloc; no other allocator is configured"),
-        "{}",
-        stdout(&text)
-    );
+    assert!(stdout(&text).contains("malloc is jemalloc; no other allocator is configured"), "{}", stdout(&text));
 }
 
 #[test]
@@ -75,10 +71,7 @@ fn ebbmalloc_says_itself_how_long_pages_stay() {
     // Growth makes it publish its counters.
     let code = "import sys; x = [bytearray(60000) for _ in range(1000)]; print(flush=True); sys.stdin.read()";
     let running = Running::start(
-        Command::new("python3")
-            .args(["-c", code])
-            .env("LD_PRELOAD", ebbmalloc())
-            .env("EBB_CONF", "dirty_decay_ms:100"),
+        Command::new("python3").args(["-c", code]).env("LD_PRELOAD", ebbmalloc()).env("EBB_CONF", "dirty_decay_ms:100"),
     );
     let said = assert_fine(&[&running.pid()]);
     assert_eq!(said["allocator"], "ebbmalloc");
@@ -102,9 +95,7 @@ fn nobody_asked() {
 #[test]
 fn the_environment_was_dropped_on_the_way() {
     let tree = Running::start(
-        Command::new("sh")
-            .args(["-c", "env -i sh -c 'echo ready; sleep 30; :'; :"])
-            .env("LD_PRELOAD", jemalloc()),
+        Command::new("sh").args(["-c", "env -i sh -c 'echo ready; sleep 30; :'; :"]).env("LD_PRELOAD", jemalloc()),
     );
     let (said, code) = check(&[&tree.pid()]);
     assert_eq!(code, 14);
@@ -186,8 +177,7 @@ fn a_program_that_takes_no_library() {
     let folder = folder();
     for compiler in ["musl-gcc", "cc"] {
         let program = compile(&folder, compiler, "static", ALLOCATING, &["-static"]);
-        let running =
-            Running::start(Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()));
+        let running = Running::start(Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()));
         assert_error(&[&running.pid(), "-a", "jemalloc"], "static-program");
     }
 }
@@ -230,12 +220,8 @@ fn a_program_that_gains_rights() {
     let program = compile(&folder, "cc", "allocating", ALLOCATING, &[]);
     chown(&program, Some(NOBODY), None).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
-    let running = Running::start(
-        Command::new(&program)
-            .arg("30000")
-            .env("LD_PRELOAD", jemalloc())
-            .env("MALLOC_ARENA_MAX", "2"),
-    );
+    let running =
+        Running::start(Command::new(&program).arg("30000").env("LD_PRELOAD", jemalloc()).env("MALLOC_ARENA_MAX", "2"));
     let (said, code) = check(&[&running.pid()]);
     let errors = found(&said, "error");
     assert_eq!((errors[0], code), ("secure-mode", 14), "{said:#}");
@@ -294,11 +280,7 @@ fn a_process_in_a_root_of_its_own() {
     let running = start(None);
     let pid = running.pid();
     assert_error(&[&pid, "-a", "ebbmalloc"], "not-asked");
-    script(
-        &folder,
-        "docker-entrypoint.sh",
-        "#!/bin/sh\nexport LD_PRELOAD=/opt/libebbmalloc.so\nexec \"$@\"\n",
-    );
+    script(&folder, "docker-entrypoint.sh", "#!/bin/sh\nexport LD_PRELOAD=/opt/libebbmalloc.so\nexec \"$@\"\n");
     assert_error(&[&pid, "-a", "ebbmalloc"], "entrypoint-bypassed");
 }
 
@@ -313,13 +295,8 @@ fn a_process_that_is_closed_to_us() {
     "#;
     let program = compile(&folder, "cc", "closed", source, &[]);
     let running = Running::start(&mut Command::new(program));
-    let (said, code) = parsed(&output(unprivileged_ebb(&folder).args([
-        "check",
-        "--json",
-        "-a",
-        "jemalloc",
-        &running.pid(),
-    ])));
+    let (said, code) =
+        parsed(&output(unprivileged_ebb(&folder).args(["check", "--json", "-a", "jemalloc", &running.pid()])));
     assert_eq!(found(&said, "unknown"), ["closed"], "{said:#}");
     assert_eq!(code, 30);
     assert!(said["in_charge"].is_null());
@@ -333,7 +310,8 @@ fn huge_pages_that_glibc_asks_for() {
         skip!("the kernel has no transparent huge pages");
     }
     // Of 60 MB every other block is free.
-    let code = "import sys; x = [bytearray(60000) for _ in range(1000)]; del x[::2]; print(flush=True); sys.stdin.read()";
+    let code =
+        "import sys; x = [bytearray(60000) for _ in range(1000)]; del x[::2]; print(flush=True); sys.stdin.read()";
     let start = |value: &str| {
         let tunables = format!("glibc.malloc.hugetlb={value}");
         let mut command = Command::new("python3");

@@ -86,9 +86,7 @@ fn what_keeps_a_library_from_a_supervisors_program() {
         ("sudo -u app app", &*library, "environment-dropped"),
         ("/bin/cat", "/l/*/libjemalloc.so.2", "not-expanded"),
     ] {
-        let text = format!(
-            "[program:a]\ncommand={command}\nuser=nobody\nenvironment=LD_PRELOAD=\"{preload}\"\n"
-        );
+        let text = format!("[program:a]\ncommand={command}\nuser=nobody\nenvironment=LD_PRELOAD=\"{preload}\"\n");
         let path = written(&folder, "app.conf", &text);
         let said = assert_error(&[&path], id);
         assert_eq!(place(&said), "app.conf:4", "{said:#}");
@@ -169,17 +167,14 @@ fn other_scripts_are_refused_in_one_line() {
 fn on_jemalloc(name: &str, value: &str) -> (tempfile::TempDir, Running) {
     let folder = folder();
     let program = compile(&folder, "cc", "allocating", ALLOCATING, &[]);
-    let running = Running::start(
-        Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()).env(name, value),
-    );
+    let running = Running::start(Command::new(program).arg("30000").env("LD_PRELOAD", jemalloc()).env(name, value));
     (folder, running)
 }
 
 #[test]
 fn set_by_the_program_itself() {
     let code = "import os, sys; os.environ['MALLOC_CONF'] = 'narenas:1'; print(flush=True); sys.stdin.read()";
-    let running =
-        Running::start(Command::new("python3").args(["-c", code]).env("LD_PRELOAD", jemalloc()));
+    let running = Running::start(Command::new("python3").args(["-c", code]).env("LD_PRELOAD", jemalloc()));
     let said = assert_error(&[&running.pid()], "settings-too-late");
     assert_eq!(said["processes"][0]["in_charge"], true, "{said:#}");
     let text = stdout(&output(ebb().args(["check", &running.pid()])));
@@ -242,9 +237,7 @@ fn settings_that_the_allocator_does_not_have() {
         ALLOCATING.replace("malloc(100000)", "_rjem_malloc(100000)")
     );
     let program = compile(&folder, "cc", "prefixed", &source, &["-O0"]);
-    let start = |text: &str| {
-        Running::start(Command::new(&program).arg("30000").env("_RJEM_MALLOC_CONF", text))
-    };
+    let start = |text: &str| Running::start(Command::new(&program).arg("30000").env("_RJEM_MALLOC_CONF", text));
     let running = start("dirty_decay_ms:1000");
     assert_fine(&[&running.pid(), "-a", "jemalloc"]);
     let running = start("background_thread:true,dirty_decay_ms:1000");

@@ -99,11 +99,7 @@ fn a_restart_under_another_allocator_is_followed_and_the_drop_is_found() {
     let first = lines(&dir).into_iter().flatten().filter(of_jemalloc).nth(1).expect("a record");
     let deploy = first["at"].as_str().expect("a time").to_owned();
     recorder.wait_for(27, "on jemalloc", of_jemalloc);
-    Finished::by(ebb(&["snap", &name, "--to"]).arg(&dir)).expect(
-        75,
-        &[],
-        &["another ebb snap writes"],
-    );
+    Finished::by(ebb(&["snap", &name, "--to"]).arg(&dir)).expect(75, &[], &["another ebb snap writes"]);
     drop(recorder);
 
     let page = folder.path().join("report.html");
@@ -119,13 +115,8 @@ fn a_restart_under_another_allocator_is_followed_and_the_drop_is_found() {
     assert!(found["sustained_s"].as_f64() == found["after"]["seconds"].as_f64(), "{found}");
     let page = std::fs::read_to_string(page).expect("the page");
     assert!(page.contains("class=\"plot wide\"") && page.contains("</html>"));
-    let text =
-        diff(&dir, &["--before", &format!("..{deploy}"), "--after", &format!("{deploy}..now")]);
-    text.expect(
-        0,
-        &["% lower", "sustained over", "typical", "floor", "OOM kills", "shorter than 6 hours"],
-        &[],
-    );
+    let text = diff(&dir, &["--before", &format!("..{deploy}"), "--after", &format!("{deploy}..now")]);
+    text.expect(0, &["% lower", "sustained over", "typical", "floor", "OOM kills", "shorter than 6 hours"], &[]);
     // Both lives are in one period: one process took the place of another.
     let all = diff(&dir, &["--before", "1h..now", "--after", "now", "--json"]);
     all.expect(20, &[], &["no record of a running process in the period of --after"]);
@@ -145,9 +136,7 @@ fn replicas_of_a_name_are_recorded_and_one_that_comes_back_is_a_restart() {
     let start = || Subject::start(&mut Command::new(&program));
     let (_first, second) = (start(), start());
     let recorder = Recorder::start(&name, &dir);
-    let has = |count: usize| {
-        move |it: &Value| it["replicas"].as_array().is_some_and(|it| it.len() == count)
-    };
+    let has = |count: usize| move |it: &Value| it["replicas"].as_array().is_some_and(|it| it.len() == count);
     recorder.wait_for(5, "of two", has(2));
     drop(second);
     recorder.wait_for(1, "of one", has(1));
@@ -160,18 +149,11 @@ fn replicas_of_a_name_are_recorded_and_one_that_comes_back_is_a_restart() {
     let last = records.last().and_then(|it| it["at"].as_str()).expect("a time");
     let found = diff(&dir, &["--before", &format!("..{last}"), "--json"]).json();
     // The third replica is an addition.
-    assert_eq!(
-        (&found["before"]["restarts"], &found["before"]["most_replicas"]),
-        (&1.into(), &3.into()),
-        "{found}"
-    );
+    assert_eq!((&found["before"]["restarts"], &found["before"]["most_replicas"]), (&1.into(), &3.into()), "{found}");
     let mean = found["before"]["replicas"].as_f64().expect("a mean");
     assert!((1.5..3.0).contains(&mean), "{found}");
     let tree = &records[0]["replicas"][0];
-    assert!(
-        tree["rss"].as_u64() > tree["anon"].as_u64() && tree["cgroup"]["others"].is_u64(),
-        "{tree}"
-    );
+    assert!(tree["rss"].as_u64() > tree["anon"].as_u64() && tree["cgroup"]["others"].is_u64(), "{tree}");
 }
 
 #[test]
@@ -190,8 +172,7 @@ fn a_killed_recorder_loses_one_record_at_most() {
     let lost = lines(&dir).iter().filter(|line| line.is_none()).count();
     assert!(lost <= 4, "{lost} lines lost in 4 kills");
     // As a crash of the machine would leave it.
-    let file =
-        std::fs::read_dir(&dir).expect("a folder").last().expect("a file").expect("a file").path();
+    let file = std::fs::read_dir(&dir).expect("a folder").last().expect("a file").expect("a file").path();
     let text = std::fs::read_to_string(&file).expect("text");
     std::fs::write(&file, &text[..text.len() - 20]).expect("a cut");
     diff(&dir, &["--after", "1h"]).expect(20, &[], &["cut off by a crash and left out"]);

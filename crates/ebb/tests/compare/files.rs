@@ -183,9 +183,7 @@ fn a_disk_that_fills_up_during_a_trial_costs_its_files_and_no_figure() {
 fn a_disk_that_is_full_is_found_out_before_the_start() {
     let fixture = fixture();
     let workload = [("WORKLOAD", fixture.to_str().unwrap())];
-    for (export, named) in
-        [("-o $DISK/out", "-o /"), ("--export-csv $DISK/f.csv", "--export-csv /")]
-    {
+    for (export, named) in [("-o $DISK/out", "-o /"), ("--export-csv $DISK/f.csv", "--export-csv /")] {
         let script = format!("{FILL}\n$EBB compare $WORKLOAD --variants glibc -n 1 {export}");
         let Some(finished) = on_a_disk(64, &script, &workload) else {
             skip!("no disk can be mounted here");

@@ -128,12 +128,7 @@ fn a_bundle_runs_on_libraries_of_its_own_and_on_mounted_ones() {
     let of_root = harness::jemalloc();
     assert_eq!(
         libraries,
-        [
-            &Value::Null,
-            &json!("/dev/ebb/libebbmalloc.so"),
-            &json!(of_root),
-            &json!("/dev/ebb/libcopy.so")
-        ]
+        [&Value::Null, &json!("/dev/ebb/libebbmalloc.so"), &json!(of_root), &json!("/dev/ebb/libcopy.so")]
     );
     for variant in list(&trial["variants"]) {
         assert_eq!(variant["runs"][0]["outcome"]["kind"], "complete", "{variant}");
@@ -185,8 +180,7 @@ fn what_cannot_be_started_is_one_line() {
     let at = |name: &str| bundle.path().join(name);
     fs::create_dir(at("empty")).unwrap();
     let root = at("rootfs");
-    let start =
-        "compare --burst http://127.0.0.1:{port}/ --ready 127.0.0.1:{port} --variants glibc";
+    let start = "compare --burst http://127.0.0.1:{port}/ --ready 127.0.0.1:{port} --variants glibc";
     for (line, code, expected) in [
         (format!("--image {}", at("empty").display()), 64, "neither a root"),
         ("--image /nowhere/root -- x".to_owned(), 64, "/nowhere/root: No such file"),
@@ -203,10 +197,9 @@ fn what_cannot_be_started_is_one_line() {
     }
     let finished = Finished::by(&mut ebb(&format!("{start} --image {}", root.display())));
     finished.expect(64, &[], &["its service is not known; give the service's command after `--`"]);
-    for (service, expected) in [
-        ("/usr/bin/nothing", "no such file"),
-        ("/bin/sh -c 'echo last words >&2; exit 3'", "| last words"),
-    ] {
+    for (service, expected) in
+        [("/usr/bin/nothing", "no such file"), ("/bin/sh -c 'echo last words >&2; exit 3'", "| last words")]
+    {
         let finished = Finished::by(&mut bundle.compare("--variants glibc", service));
         finished.expect(32, &[], &["first look at the image: the service ended with status"]);
         assert!(finished.stderr.to_lowercase().contains(expected), "{}", finished.stderr);
@@ -247,8 +240,7 @@ fn a_static_program_is_not_tried() {
     }
     let bundle = Bundle::new(&[]);
     server(&bundle.path().join("rootfs/srv/server"), &["-static"]);
-    let finished =
-        Finished::by(&mut bundle.compare("--variants glibc,ebbmalloc", "/srv/server {port}"));
+    let finished = Finished::by(&mut bundle.compare("--variants glibc,ebbmalloc", "/srv/server {port}"));
     finished.expect(20, &["statically linked"], &["in the image: server (statically"]);
     for variant in list(&bundle.results()["variants"]) {
         let said = variant["unavailable"].as_str().unwrap_or_default();
@@ -269,11 +261,9 @@ impl Podman {
         let at = |name: &str| podman.folder.path().join(name);
         let limits = "default_ulimits = [\"nofile=1024:1024\", \"nproc=1000:1000\"]";
         let engine = "runtime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"";
-        fs::write(at("containers.conf"), format!("[containers]\n{limits}\n[engine]\n{engine}\n"))
-            .unwrap();
+        fs::write(at("containers.conf"), format!("[containers]\n{limits}\n[engine]\n{engine}\n")).unwrap();
         let (graph, run) = (at("store"), at("state"));
-        let storage =
-            format!("[storage]\ndriver = \"vfs\"\ngraphroot = {graph:?}\nrunroot = {run:?}\n");
+        let storage = format!("[storage]\ndriver = \"vfs\"\ngraphroot = {graph:?}\nrunroot = {run:?}\n");
         fs::write(at("storage.conf"), storage).unwrap();
         let root = at("root");
         for folder in ["usr/bin", "usr/local/bin", "tmp", "etc"] {
@@ -284,8 +274,7 @@ impl Podman {
         harness::copy_libraries(program, &root);
         server(&root.join("usr/local/bin/server"), &[]);
         let archive = at("root.tar");
-        let packed =
-            Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(".").status();
+        let packed = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(".").status();
         assert!(packed.unwrap().success());
         let arguments = r#"CMD ["/usr/bin/redis-server", "--port", "7391", "--save", ""]"#;
         let output = podman
@@ -295,11 +284,7 @@ impl Podman {
             .arg("localhost/ebb-test:1")
             .output()
             .map_err(|error| error.to_string())?;
-        if output.status.success() {
-            Ok(podman)
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        if output.status.success() { Ok(podman) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
     fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
@@ -347,8 +332,7 @@ fn an_image_of_podman_runs_as_it_compose_and_its_dockerfile_say() {
         Finished::by(podman.set(&mut command))
     };
     let image = "localhost/ebb-test:1";
-    let finished =
-        load(&format!("compare --image {image} --variants jemalloc,glibc,ebbmalloc"), 7391);
+    let finished = load(&format!("compare --image {image} --variants jemalloc,glibc,ebbmalloc"), 7391);
     finished.expect(0, &[], &["in the image: redis-server (glibc, ", "is linked to /"]);
     let trial = finished.json();
     let said = trial["variants"][1]["unavailable"].as_str().unwrap_or_default();
@@ -368,15 +352,12 @@ fn an_image_of_podman_runs_as_it_compose_and_its_dockerfile_say() {
     let trial = load(&compose, 7392).json();
     assert_eq!(trial["variants"][0]["runs"][0]["limit_bytes"], 200 << 20, "{trial}");
 
-    let dockerfile = podman.written(
-        "context/Dockerfile",
-        &format!("FROM {image}\nCMD [\"/usr/local/bin/server\", \"7393\"]\n"),
-    );
+    let dockerfile =
+        podman.written("context/Dockerfile", &format!("FROM {image}\nCMD [\"/usr/local/bin/server\", \"7393\"]\n"));
     let mut build = Command::new("podman");
     build.args(["build", "--tag", "localhost/ebb-test:3"]).arg(dockerfile.parent().unwrap());
     assert!(podman.set(&mut build).status().unwrap().success());
-    let mut command =
-        ebb("compare --image localhost/ebb-test:3 --variants glibc,ebbmalloc --engine podman");
+    let mut command = ebb("compare --image localhost/ebb-test:3 --variants glibc,ebbmalloc --engine podman");
     command.args(harness::words("--ready http://127.0.0.1:7393/ --rest 3s --cycles 1 -n 3 --json"));
     command.args(["--burst", "http://127.0.0.1:7393/burst -n 3 -c 1", "--dockerfile"]);
     let trial = Finished::by(podman.set(command.arg(&dockerfile))).json();
@@ -387,10 +368,6 @@ fn an_image_of_podman_runs_as_it_compose_and_its_dockerfile_say() {
     let now = fs::read_to_string(&dockerfile).unwrap();
     assert!(!now.contains("ebbmalloc"), "only a copy is changed: {now}");
 
-    load("compare --image localhost/ebb-test:2", 7391).expect(
-        32,
-        &[],
-        &["no engine has the image"],
-    );
+    load("compare --image localhost/ebb-test:2", 7391).expect(32, &[], &["no engine has the image"]);
     assert_eq!(left_over(&podman.names()), Vec::<&str>::new());
 }

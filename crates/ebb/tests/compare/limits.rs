@@ -109,12 +109,7 @@ fn a_rest_that_is_too_high_has_an_exit_code() {
     let died = "! glibc: did not reach its rest, so it is not within --max-rest of 1000 MB";
     let unknown = "--max-rest y: this trial has no such variant; it has: glibc, x";
     for (options, code, stdout, stderr) in [
-        (
-            "--max-rest 1Gi --max-rest x=1M",
-            15,
-            &["! x: holds ", "above --max-rest of 1.00 MB"][..],
-            "",
-        ),
+        ("--max-rest 1Gi --max-rest x=1M", 15, &["! x: holds ", "above --max-rest of 1.00 MB"][..], ""),
         ("--max-rest 1Gi", 0, &["Verdict"], ""),
         ("--max-rest y=1G", 64, &[], unknown),
         ("--max-rest little", 64, &[], "512Mi"),
@@ -134,8 +129,7 @@ fn the_health_address_is_asked_under_load_and_never_in_a_rest() {
     workload.run("--variants glibc -n 1 -o {out}").expect(0, &["health max ms"], &[]);
     let trial = workload.results();
     let run = &trial["variants"][0]["runs"][0];
-    let asked: Vec<f64> =
-        list(&run["health"]).iter().map(|it| it["at_s"].as_f64().unwrap()).collect();
+    let asked: Vec<f64> = list(&run["health"]).iter().map(|it| it["at_s"].as_f64().unwrap()).collect();
     assert!(!asked.is_empty());
     for phase in list(&run["phases"]).iter().filter(|phase| phase["kind"] == "idle") {
         let [from, to] = ["from_s", "to_s"].map(|key| phase[key].as_f64().unwrap());
@@ -149,9 +143,7 @@ fn the_health_address_is_asked_under_load_and_never_in_a_rest() {
 fn start_long(workload: &Workload) -> Child {
     let child = workload.start("--profile long --variants glibc -n 1 -o {out}");
     let summary = workload.out().join("logs/glibc-1/burst-1.out");
-    wait_until("the burst never ended", || {
-        std::fs::metadata(&summary).is_ok_and(|file| file.len() > 0)
-    });
+    wait_until("the burst never ended", || std::fs::metadata(&summary).is_ok_and(|file| file.len() > 0));
     std::thread::sleep(Duration::from_millis(500));
     child
 }

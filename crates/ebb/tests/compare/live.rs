@@ -75,10 +75,7 @@ fn what_cannot_be_watched_is_refused() {
         (format!("{side} {side}"), "new is given twice"),
         (side.clone(), "--live"),
         (format!("4194999 {side}"), "not NAME=TARGET"),
-        (
-            format!("{side} old={} --for 1s --every 1s", process.pid()),
-            "--for must be long enough for two looks",
-        ),
+        (format!("{side} old={} --for 1s --every 1s", process.pid()), "--for must be long enough for two looks"),
     ] {
         Finished::by(&mut ebb(&format!("compare --live {sides}"))).expect(64, &[], &[expected]);
     }
@@ -124,11 +121,7 @@ fn steps_are_lined_up_with_the_events_of_a_file_and_with_restarts() {
     drop(new);
     let _again = start(1, 50);
     let finished = Finished::of(&tool.wait_with_output().unwrap());
-    finished.expect(
-        0,
-        &["! old: step of the floor at ", "MB (", "after import", "restart", "What remains: "],
-        &[],
-    );
+    finished.expect(0, &["! old: step of the floor at ", "MB (", "after import", "restart", "What remains: "], &[]);
     let read = std::fs::read_to_string(out.path().join("results.json")).unwrap();
     let trial: serde_json::Value = serde_json::from_str(&read).unwrap();
     for (side, bytes, from_s, label) in [(0, 8.4e6, 29.0, "import"), (1, 31.5e6, 49.0, "restart")] {

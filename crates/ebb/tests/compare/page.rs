@@ -133,8 +133,7 @@ for (const level of ["error", "warn"]) console[level] = (...words) => parent.err
 fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let in_folders =
-        |name| std::env::split_paths(&path).map(|it| it.join(name)).find(|it| it.exists());
+    let in_folders = |name| std::env::split_paths(&path).map(|it| it.join(name)).find(|it| it.exists());
     names.iter().find_map(in_folders)
 }
 
@@ -166,9 +165,7 @@ fn look_at(page: &str, width: u32) -> Option<Seen> {
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
     let seen = dom.split("<pre id=\"seen\">").nth(1).and_then(|rest| rest.split("</pre>").next());
-    let seen = seen.unwrap_or_else(|| {
-        panic!("the page did not load: {}", String::from_utf8_lossy(&output.stderr))
-    });
+    let seen = seen.unwrap_or_else(|| panic!("the page did not load: {}", String::from_utf8_lossy(&output.stderr)));
     let seen = seen.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     Some(serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}")))
 }

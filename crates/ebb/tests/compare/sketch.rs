@@ -78,8 +78,7 @@ fn a_service_of_ones_own_is_driven_by_the_generator() {
 
 #[test]
 fn a_load_of_the_users_own_is_run_as_it_is_and_need_not_have_a_summary() {
-    let load =
-        r#"sh -c 'python3 load.py http://127.0.0.1:{port}/burst 2 >/dev/null; echo "{}" and done'"#;
+    let load = r#"sh -c 'python3 load.py http://127.0.0.1:{port}/burst 2 >/dev/null; echo "{}" and done'"#;
     let rest = "--ready 127.0.0.1:{port} --rest 300ms --cycles 1 --variants glibc -n 1";
     let load = shlex::try_quote(load).unwrap();
     let finished = run(&format!("compare --load {load} {rest} {SERVICE}"));
@@ -150,8 +149,7 @@ fn a_burst_prints_words_and_then_its_summary() {
     let body = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(body.path(), "{\"a\": 1}\n").unwrap();
     let options = format!("-n 41 -c 3 --body {}", body.path().display());
-    let finished =
-        run(&format!("burst {url} {url}/busy {options} -H 'Content-Type: application/json'"));
+    let finished = run(&format!("burst {url} {url}/busy {options} -H 'Content-Type: application/json'"));
     finished.expect(
         0,
         &["21 requests answered and 20 failed", "closed loop, 3 connections", "p99"],

@@ -46,8 +46,7 @@ fn it_repeats_until_the_interval_is_narrow() {
     let stopping = &trial["stopping"];
     assert_eq!(stopping["end"], "sure", "{stopping}");
     assert!(stopping["repetitions"].as_u64().unwrap() >= 5, "{stopping}");
-    let [reached, wanted] =
-        ["reached_bytes", "wanted_bytes"].map(|key| stopping[key].as_f64().unwrap());
+    let [reached, wanted] = ["reached_bytes", "wanted_bytes"].map(|key| stopping[key].as_f64().unwrap());
     assert!(reached <= wanted, "{stopping}");
     let difference = &trial["variants"][1]["summary"]["figures"]["after_rest"]["versus_first"];
     assert!(difference["reading"].is_string(), "{difference}");
@@ -55,8 +54,7 @@ fn it_repeats_until_the_interval_is_narrow() {
 
 #[test]
 fn a_budget_that_is_spent_is_told() {
-    let budget =
-        "! not sure: the budget of 1 s has no room for another repetition after 1 repetition";
+    let budget = "! not sure: the budget of 1 s has no room for another repetition after 1 repetition";
     let line = "--variants glibc,x=glibc+A=1 --until-sure --budget 1s";
     Workload::plain().run(line).expect(0, &[budget], &[]);
 }
@@ -130,14 +128,12 @@ fn eight_rounds_give_a_slope_with_its_interval() {
     let finished = workload.run("--variants glibc -n 1 -o {out}");
     let trial = workload.results();
     let slope = &trial["variants"][0]["runs"][0]["slope"];
-    let [low, middle, high] =
-        ["low", "bytes_per_s", "high"].map(|key| slope[key].as_f64().unwrap());
+    let [low, middle, high] = ["low", "bytes_per_s", "high"].map(|key| slope[key].as_f64().unwrap());
     assert!(low <= middle && middle <= high, "{slope}");
     let shown = median(&trial, 0, "slope");
     assert!((shown - middle * 3600.0).abs() < 1.0, "{shown} {slope}");
-    let hourly = |bytes_per_s: f64| {
-        ebb_report::figures::signed(bytes_per_s * 3600.0, ebb_trial::results::Unit::BytesPerHour)
-    };
+    let hourly =
+        |bytes_per_s: f64| ebb_report::figures::signed(bytes_per_s * 3600.0, ebb_trial::results::Unit::BytesPerHour);
     let interval = format!("{} … {}", hourly(low), hourly(high));
     finished.expect(0, &[&interval], &[]);
 }
@@ -178,8 +174,7 @@ impl Worker {
 
     fn rss(&self) -> u64 {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.0.id)).expect("statm");
-        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages")
-            * procfs::page_size()
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * procfs::page_size()
     }
 }
 
@@ -200,7 +195,8 @@ fn record(count: usize, from_s: usize, lines: &mut String) {
     for (step, load) in steps().enumerate() {
         let at = from_s + step * STEP_S;
         let rss = share(&mut workers, load);
-        let replica = |(worker, rss): (&Worker, u64)| json!({ "pid": worker.0.id, "started": 1, "processes": 1, "rss": rss });
+        let replica =
+            |(worker, rss): (&Worker, u64)| json!({ "pid": worker.0.id, "started": 1, "processes": 1, "rss": rss });
         let replicas: Vec<Value> = workers.iter().zip(rss).map(replica).collect();
         let at = format!("2026-11-24T{:02}:{:02}:{:02}Z", at / 3600, at / 60 % 60, at % 60);
         let record = json!({ "format": 1, "at": at, "every_s": STEP_S, "target": "workers", "replicas": replicas });
@@ -216,16 +212,11 @@ fn real(start: usize) -> Vec<usize> {
         let rss = share(&mut workers, load);
         let count = workers.len();
         let ratio = rss.iter().sum::<u64>() as f64 / count as f64 / TARGET;
-        let wish = if (0.9..=1.1).contains(&ratio) {
-            count
-        } else {
-            (count as f64 * ratio).ceil() as usize
-        };
+        let wish = if (0.9..=1.1).contains(&ratio) { count } else { (count as f64 * ratio).ceil() as usize };
         wishes.push_back((step * STEP_S, wish));
         wishes.retain(|(at, _)| step * STEP_S - at <= 300);
         let highest = wishes.iter().map(|(_, wish)| *wish).max().unwrap_or(wish);
-        let next =
-            if wish >= count { wish.min((count + 4).max(count * 2)) } else { highest.min(count) };
+        let next = if wish >= count { wish.min((count + 4).max(count * 2)) } else { highest.min(count) };
         let next = next.clamp(BOUNDS.0, BOUNDS.1);
         workers.truncate(next);
         while workers.len() < next {
@@ -264,8 +255,7 @@ fn simulated_replicas_are_those_of_a_real_loop() {
     let found = diff(folder.path(), "target=40MB,max=10", true).json();
     for (period, start) in [("before", 3), ("after", 2)] {
         let (real, simulated) = (real(start), simulated(&found["autoscale"][period]));
-        let furthest =
-            real.iter().zip(&simulated).map(|(real, simulated)| real.abs_diff(*simulated)).max();
+        let furthest = real.iter().zip(&simulated).map(|(real, simulated)| real.abs_diff(*simulated)).max();
         println!("{period}: furthest {furthest:?}\nreal      {real:?}\nsimulated {simulated:?}");
         assert!(furthest <= Some(1), "{period}:\n{real:?}\n{simulated:?}");
         assert!(real.iter().max() >= Some(&7), "the load needs more replicas: {real:?}");
@@ -273,24 +263,14 @@ fn simulated_replicas_are_those_of_a_real_loop() {
     }
     let text = diff(folder.path(), "target=50%,request=80MB,max=10", false);
     assert!(text.stdout.contains("simulated: replicas, mean (most)"), "{}", text.all());
-    diff(folder.path(), "target=50%", false).expect(
-        64,
-        &[],
-        &["no memory limit is known: add request=512Mi"],
-    );
+    diff(folder.path(), "target=50%", false).expect(64, &[], &["no memory limit is known: add request=512Mi"]);
 }
 
 #[test]
 fn a_trial_shows_the_replicas_of_each_variant() {
-    let service = Subject::python(
-        "import sys; kept = b'x' * 90_000_000; print('ready', flush=True); sys.stdin.read()",
-    );
+    let service = Subject::python("import sys; kept = b'x' * 90_000_000; print('ready', flush=True); sys.stdin.read()");
     let other = Subject::python("import sys; print('ready', flush=True); sys.stdin.read()");
-    let line = format!(
-        "compare --live large={} small={} --for 2s --every 200ms",
-        service.pid(),
-        other.pid()
-    );
+    let line = format!("compare --live large={} small={} --for 2s --every 200ms", service.pid(), other.pid());
     let mut command = ebb(&format!("{line} --json --autoscale target=30MB,max=6"));
     let trial = Finished::by(&mut command).json();
     let of = |name: &str| trial["autoscale"]["variants"][name]["replicas"].as_f64();

@@ -10,8 +10,7 @@ use std::process::Command;
 fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     let workload = Workload::plain();
     // The bursts are short.
-    let finished =
-        workload.run("--variants glibc,jemalloc-now,missing -n 2 --interval 20ms -o {out}");
+    let finished = workload.run("--variants glibc,jemalloc-now,missing -n 2 --interval 20ms -o {out}");
     finished.expect(
         0,
         &[
@@ -33,8 +32,7 @@ fn a_trial_shows_what_glibc_keeps_and_recommends_what_does_not() {
     let live = median(&trial, 0, "live") / MB;
     assert!((0.5..2.0).contains(&live), "240 buffers of 1 to 8 KiB are live: {live} MB");
     assert!(missing["summary"].is_null() && list(&missing["runs"]).is_empty());
-    let [first, difference] =
-        [glibc, jemalloc].map(|it| &it["summary"]["figures"]["after_rest"]["versus_first"]);
+    let [first, difference] = [glibc, jemalloc].map(|it| &it["summary"]["figures"]["after_rest"]["versus_first"]);
     assert!(first.is_null());
     assert!(difference["interval"][1].as_f64().unwrap() < 0.0);
     let [kept, returned] = [0, 1].map(|index| median(&trial, index, "refaults"));
@@ -77,8 +75,7 @@ fn ebbmallocs_published_counters_give_the_live_heap() {
     // What both touch in the burst comes page by page.
     for index in 0..2 {
         let [peak, baseline, faults, all, system] =
-            ["peak", "baseline", "page_faults", "cpu", "cpu_system"]
-                .map(|figure| median(&trial, index, figure));
+            ["peak", "baseline", "page_faults", "cpu", "cpu_system"].map(|figure| median(&trial, index, figure));
         assert!(faults > 0.8 * (peak - baseline) / 4096.0, "variant {index}");
         assert!(0.0 < system && system < all, "variant {index}: {system} of {all}");
     }
@@ -195,12 +192,7 @@ fn how_a_run_ends_is_said() {
         ),
         (
             "never ready",
-            (
-                &[("/health\" }", "/nowhere\" }\nready_timeout_s = 4")],
-                "glibc",
-                20,
-                &["was not ready after 4 s", "404"],
-            ),
+            (&[("/health\" }", "/nowhere\" }\nready_timeout_s = 4")], "glibc", 20, &["was not ready after 4 s", "404"]),
         ),
         (
             "a load that fails, with its last lines",
@@ -231,11 +223,7 @@ fn how_a_run_ends_is_said() {
                 &[(SERVICE, &without)],
                 "glibc,jemalloc-now",
                 20,
-                &[
-                    "! jemalloc-now: run 1 discarded: process",
-                    "uses malloc from",
-                    "Verdict: Not enough evidence",
-                ],
+                &["! jemalloc-now: run 1 discarded: process", "uses malloc from", "Verdict: Not enough evidence"],
             ),
         ),
         (
@@ -249,21 +237,11 @@ fn how_a_run_ends_is_said() {
         ),
         (
             "no trim, so reclaimable is not measured",
-            (
-                &[("[trim]\nhttp = \"http://127.0.0.1:{port}/trim\"", "")],
-                "glibc",
-                0,
-                &["not measured"],
-            ),
+            (&[("[trim]\nhttp = \"http://127.0.0.1:{port}/trim\"", "")], "glibc", 0, &["not measured"]),
         ),
         (
             "a question without an answer",
-            (
-                &[(MARK, &question)],
-                "glibc",
-                20,
-                &["! glibc: run 1 failed: the `ask` of phase \"rest\"", "404"],
-            ),
+            (&[(MARK, &question)], "glibc", 20, &["! glibc: run 1 failed: the `ask` of phase \"rest\"", "404"]),
         ),
         (
             "an object beside the allocator that is not there",
@@ -271,10 +249,7 @@ fn how_a_run_ends_is_said() {
                 &[("[variants.missing]", &gone)],
                 "glibc,floor",
                 20,
-                &[
-                    "! floor: not run: ",
-                    "nowhere.so, which is preloaded with the allocator: No such file",
-                ],
+                &["! floor: not run: ", "nowhere.so, which is preloaded with the allocator: No such file"],
             ),
         ),
         (
@@ -303,26 +278,15 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     let cases: &[(&str, Refused)] = &[
         (
             "a variant",
-            (
-                &[],
-                "--variants glibk",
-                &["variant \"glibk\" is not known; known are jemalloc-now, missing, glibc"],
-            ),
+            (&[], "--variants glibk", &["variant \"glibk\" is not known; known are jemalloc-now, missing, glibc"]),
         ),
         ("a profile", (&[], "--profile no", &["there is no profile \"no\"; it has: dies, long"])),
         ("a variable", (&[("{rest_s}", "{rest}")], "", &["{rest} is not known here"])),
         (
             "a load that is not there",
-            (
-                &[(load, mistyped)],
-                "--variants glibc",
-                &["program pyhton3 not found", "nothing was started"],
-            ),
+            (&[(load, mistyped)], "--variants glibc", &["program pyhton3 not found", "nothing was started"]),
         ),
-        (
-            "a folder that cannot be written",
-            (&[], "-o /proc/ebb", &["-o /proc/ebb", "nothing was started"]),
-        ),
+        ("a folder that cannot be written", (&[], "-o /proc/ebb", &["-o /proc/ebb", "nothing was started"])),
     ];
     each(cases, |(changes, line, stderr)| {
         Workload::edited(changes).run(line).expect(64, &[], stderr).expect_nothing_started();

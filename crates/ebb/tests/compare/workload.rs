@@ -9,8 +9,7 @@ use tempfile::TempDir;
 /// The line of the fixture that starts the service. An environment is added to it.
 pub const SERVICE: &str = "command = [\"python3\", \"service.py\", \"{port}\"]";
 /// Changes to the fixture that make a trial of a few seconds.
-pub const SHORT: [(&str, &str); 2] =
-    [("rest_s = 0.6", "rest_s = 0.2"), ("bursts = 2", "bursts = 1")];
+pub const SHORT: [(&str, &str); 2] = [("rest_s = 0.6", "rest_s = 0.2"), ("bursts = 2", "bursts = 1")];
 /// Two variants that are equally good.
 pub const ALIKE: &str = "--variants glibc,x=glibc+MALLOC_ARENA_MAX=1";
 
@@ -92,8 +91,7 @@ impl Workload {
 
     /// The text of a file of `{out}`.
     pub fn written(&self, name: &str) -> String {
-        std::fs::read_to_string(self.out().join(name))
-            .unwrap_or_else(|error| panic!("{name}: {error}"))
+        std::fs::read_to_string(self.out().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
     /// A file of `{out}` with these words.

@@ -53,13 +53,8 @@ fn a_core_dump_tells_who_freed_the_block_that_was_written_to() {
     }
     let folder = folder();
     let core = core(&folder);
-    let text = [
-        "Ended by SIGSEGV",
-        "byte 7 of block",
-        "100 bytes, guarded block, freed",
-        "freed by thread",
-        "explained+0x",
-    ];
+    let text =
+        ["Ended by SIGSEGV", "byte 7 of block", "100 bytes, guarded block, freed", "freed by thread", "explained+0x"];
     Finished::by(ebb().arg("explain").arg(&core)).expect(0, &text, &[]);
     let json = Finished::by(ebb().arg("explain").arg(&core).arg("--json")).json();
     assert_eq!(json["addresses"][0]["history"][1]["what"], "freed");
@@ -79,9 +74,8 @@ fn a_core_dump_tells_who_freed_the_block_that_was_written_to() {
 #[test]
 fn a_running_process_tells_of_a_block_and_its_neighbours() {
     let folder = folder();
-    let mut subject = Subject::start(
-        Command::new(program(&folder)).arg("wait").env("LD_PRELOAD", harness::ebbmalloc()),
-    );
+    let mut subject =
+        Subject::start(Command::new(program(&folder)).arg("wait").env("LD_PRELOAD", harness::ebbmalloc()));
     let line = subject.line();
     let (first, second) = line.trim().split_once(' ').unwrap();
     let pid = subject.pid();

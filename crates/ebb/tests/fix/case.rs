@@ -123,20 +123,13 @@ fn a_written_change_settles_the_file_and_the_check_agrees() {
         assert_code(&place.fix(&arguments), 0);
         let again = place.fix(&arguments);
         assert_code(&again, 0);
-        assert!(
-            again.stdout.is_empty(),
-            "{}: {}",
-            case.name,
-            String::from_utf8_lossy(&again.stdout)
-        );
+        assert!(again.stdout.is_empty(), "{}: {}", case.name, String::from_utf8_lossy(&again.stdout));
         if arguments[0] == "Cargo.toml" {
             continue;
         }
         // Of all that was asked for only the place matters to the check.
         let mut check = vec![arguments[0].as_str()];
-        for pair in
-            arguments.windows(2).filter(|it| ["--service", "--stage"].contains(&it[0].as_str()))
-        {
+        for pair in arguments.windows(2).filter(|it| ["--service", "--stage"].contains(&it[0].as_str())) {
             check.extend([pair[0].as_str(), pair[1].as_str()]);
         }
         if ["from-trial-arenas", "supervisor-from-trial"].contains(&&*case.name) {

@@ -88,7 +88,6 @@ fn files_in(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Asserts how it ended, with the whole output in the message.
 #[track_caller]
 fn assert_code(output: &Output, code: i32) {
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");
 }

@@ -65,10 +65,7 @@ fn a_child_of_multiprocessing() {
     assert!(said.contains("app.py:5: around the start of this Process"), "{said}");
     let lines = lines.join("\n").replace("...  # the start", "child.start()");
     let text = text.replace("    START", &lines);
-    place.write(
-        "app.py",
-        &text.replace("multiprocessing.Process(", "multiprocessing.get_context('spawn').Process("),
-    );
+    place.write("app.py", &text.replace("multiprocessing.Process(", "multiprocessing.get_context('spawn').Process("));
     assert_only_the_child_has_it(&place);
 }
 
@@ -76,10 +73,8 @@ fn a_child_of_multiprocessing() {
 fn what_cannot_be_changed_is_refused_or_named() {
     let starts_none = Place::with(&[("app.py", "print('subprocess.run()')  # subprocess.run()\n")]);
     assert_refused(&starts_none.fix(&["app.py"]), 64, &["starts no process", "ebb run"]);
-    let place = Place::with(&[
-        ("app.py", "import subprocess\nsubprocess.run(['ls'], env={})\n"),
-        ("Dockerfile", "FROM x\n"),
-    ]);
+    let place =
+        Place::with(&[("app.py", "import subprocess\nsubprocess.run(['ls'], env={})\n"), ("Dockerfile", "FROM x\n")]);
     assert_refused(&place.fix(&["app.py", "--child", "cp"]), 64, &["starts no cp process"]);
     assert_refused(&place.fix(&["Dockerfile", "--child", "cp"]), 64, &["ebb run --child NAME"]);
     let output = place.fix(&["app.py", "--child", "ls"]);

@@ -31,14 +31,9 @@ fn a_procfile_starts_its_processes_on_the_library() {
         "web: LD_PRELOAD=libnone.so cat /proc/self/maps",
     ] {
         let place = Place::with(&[("Procfile", &format!("{line}\n"))]);
-        assert_code(
-            &place.fix(&["Procfile", "--write", "--library", library.to_str().unwrap()]),
-            0,
-        );
+        assert_code(&place.fix(&["Procfile", "--write", "--library", library.to_str().unwrap()]), 0);
         for shell in ["sh", "bash"] {
-            let maps = stdout(&output(
-                Command::new(shell).args(["-c", &command(&place)]).env_remove("LD_PRELOAD"),
-            ));
+            let maps = stdout(&output(Command::new(shell).args(["-c", &command(&place)]).env_remove("LD_PRELOAD")));
             assert!(maps.contains("libebbmalloc.so"), "{shell}: {}", place.read("Procfile"));
         }
     }
@@ -49,26 +44,18 @@ fn a_procfile_starts_its_processes_on_the_library() {
 fn a_unit_with_its_drop_in_is_one_that_systemd_takes() {
     let library = ebbmalloc();
     let place = Place::with(&[("app.service", "[Service]\nExecStart=/bin/cat /proc/self/maps\n")]);
-    let arguments =
-        ["app.service", "--write", "--library", library.to_str().unwrap(), "--env", "A=b c 100%"];
+    let arguments = ["app.service", "--write", "--library", library.to_str().unwrap(), "--env", "A=b c 100%"];
     assert_code(&place.fix(&arguments), 0);
     let drop_in = place.read("app.service.d/ebbmalloc.conf");
     let words = drop_in.lines().filter_map(|it| it.strip_prefix("Environment="));
-    let words: Vec<String> = words
-        .flat_map(|it| shlex::split(it).expect("words"))
-        .map(|it| it.replace("%%", "%"))
-        .collect();
-    let maps = stdout(&output(Command::new("env").args(&words).args([
-        "sh",
-        "-c",
-        "cat /proc/self/maps; echo \"A=$A\"",
-    ])));
+    let words: Vec<String> =
+        words.flat_map(|it| shlex::split(it).expect("words")).map(|it| it.replace("%%", "%")).collect();
+    let maps =
+        stdout(&output(Command::new("env").args(&words).args(["sh", "-c", "cat /proc/self/maps; echo \"A=$A\""])));
     assert!(maps.contains("libebbmalloc.so"), "{drop_in}");
     assert!(maps.ends_with("A=b c 100%"), "{drop_in}");
-    if let Ok(verified) = Command::new("systemd-analyze")
-        .args(["verify", "--man=no"])
-        .arg(place.path("app.service"))
-        .output()
+    if let Ok(verified) =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(place.path("app.service")).output()
     {
         let said = String::from_utf8_lossy(&verified.stderr).into_owned();
         assert!(!said.contains("ebbmalloc.conf"), "{said}");
@@ -81,20 +68,13 @@ fn a_fixed_package_builds_and_runs_on_ebbmalloc() {
     let source = "use std::io::{Read, Write};\n\nfn main() {\n    println!(\"ready\");\n    std::io::stdout().flush().unwrap();\n    \
                   let _ = std::io::stdin().read(&mut [0; 1]);\n}\n";
     let place = Place::with(&[
-        (
-            "Cargo.toml",
-            "[package]\nname = \"fixed\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n",
-        ),
+        ("Cargo.toml", "[package]\nname = \"fixed\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n"),
         ("src/main.rs", source),
     ]);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates").join("ebbmalloc");
     assert_code(&place.fix(&["Cargo.toml", "--write", "--crate-path", path.to_str().unwrap()]), 0);
     // The workspace's own versions, which are there already.
-    fs::copy(
-        path.ancestors().nth(2).expect("the workspace").join("Cargo.lock"),
-        place.path("Cargo.lock"),
-    )
-    .unwrap();
+    fs::copy(path.ancestors().nth(2).expect("the workspace").join("Cargo.lock"), place.path("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixed");
     let built = output(
         Command::new(env!("CARGO"))
@@ -165,9 +145,10 @@ impl Drop for Supervisord {
 
 /// A daemon with a program for each way to write `environment`; each writes its number and its variables, then waits.
 fn supervised(environments: &[&str]) -> Place {
-    let mut text = "[unix_http_server]\nfile=%(here)s/socket\n[supervisord]\nlogfile=%(here)s/log\npidfile=%(here)s/pid\n\
+    let mut text =
+        "[unix_http_server]\nfile=%(here)s/socket\n[supervisord]\nlogfile=%(here)s/log\npidfile=%(here)s/pid\n\
                     childlogdir=%(here)s\nenvironment=SHARED=\"s\"\n"
-        .to_owned();
+            .to_owned();
     for (number, environment) in environments.iter().enumerate() {
         text += &format!(
             "\n[program:p{number}]\ncommand=sh run.sh {number} ; waits\ndirectory=%(here)s\n{environment}startsecs=0\n"
@@ -295,29 +276,15 @@ fn supervisor_reads_what_the_reader_reads() {
 /// As Python shows it.
 fn shown(program: &supervisor::Program) -> String {
     let own = program.own.iter().flat_map(|it| &it.pairs);
-    let pairs: BTreeMap<&str, &str> =
-        own.map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or("?"))).collect();
-    let pairs: Vec<String> =
-        pairs.iter().map(|(name, value)| format!("('{name}', '{value}')")).collect();
+    let pairs: BTreeMap<&str, &str> = own.map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or("?"))).collect();
+    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("('{name}', '{value}')")).collect();
     format!("program:{} [{}]\n", program.service.name, pairs.join(", "))
 }
 
 /// Every sequence of a few pieces that mean something, as the end of a file.
 fn configurations() -> Vec<String> {
-    const PIECES: [&str; 12] = [
-        "A=1",
-        "B=",
-        ",",
-        "\"x y\"",
-        " ",
-        "\n  ",
-        "\n",
-        " ;",
-        "%%",
-        "C='2'",
-        "/l.so",
-        "environment=",
-    ];
+    const PIECES: [&str; 12] =
+        ["A=1", "B=", ",", "\"x y\"", " ", "\n  ", "\n", " ;", "%%", "C='2'", "/l.so", "environment="];
     let mut all = vec![String::new()];
     let mut found = Vec::new();
     for _ in 0..3 {

@@ -52,8 +52,7 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
     let written = place.fix(&["Dockerfile", "--write"]);
     assert_code(&written, 0);
     assert!(
-        stderr(&written)
-            .contains("libebbmalloc.so is copied to libebbmalloc.so, in the build context"),
+        stderr(&written).contains("libebbmalloc.so is copied to libebbmalloc.so, in the build context"),
         "{}",
         stderr(&written)
     );
@@ -65,11 +64,7 @@ fn the_library_is_placed_in_the_build_context_and_taken_away_again() {
     let output = check();
     assert_code(&output, 14);
     let said = stdout(&output);
-    assert!(
-        said.contains("copy-missing")
-            && said.contains("there is no libebbmalloc.so in this folder"),
-        "{said}"
-    );
+    assert!(said.contains("copy-missing") && said.contains("there is no libebbmalloc.so in this folder"), "{said}");
     // A file that is in order but for the library gets that alone.
     assert_code(&place.fix(&["Dockerfile"]), 17);
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
@@ -103,15 +98,10 @@ fn a_compose_file_gets_the_library_that_its_service_mounts() {
 fn a_library_that_the_builder_is_not_given_is_an_error() {
     let text = "FROM debian:12\nCOPY libebbmalloc.so /usr/local/lib/\n\
                 ENV LD_PRELOAD=/usr/local/lib/libebbmalloc.so\nCMD [\"/app\"]\n";
-    let place =
-        Place::with(&[("Dockerfile", text), ("libebbmalloc.so", "x"), (".dockerignore", "*.so\n")]);
+    let place = Place::with(&[("Dockerfile", text), ("libebbmalloc.so", "x"), (".dockerignore", "*.so\n")]);
     let output = crate::harness::output(&mut place.command("check", &["Dockerfile"]));
     assert_code(&output, 14);
-    assert!(
-        stdout(&output).contains(".dockerignore keeps libebbmalloc.so from the builder"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains(".dockerignore keeps libebbmalloc.so from the builder"), "{}", stdout(&output));
     assert_code(&place.fix(&["Dockerfile", "--write"]), 0);
     assert_eq!(place.read(".dockerignore"), "*.so\n!libebbmalloc.so\n");
     assert_code(&crate::harness::output(&mut place.command("check", &["Dockerfile"])), 0);
@@ -248,10 +238,6 @@ fn a_trial_that_recommends_nothing_changes_nothing() {
     assert_eq!(stdout(&output), "");
     assert!(stderr(&output).contains("No allocator helps"), "{}", stderr(&output));
     assert_eq!(place.read("Dockerfile"), "FROM debian\n");
-    assert_refused(
-        &place.fix(&["Dockerfile", "--from", "little.json"]),
-        20,
-        &["Not enough evidence"],
-    );
+    assert_refused(&place.fix(&["Dockerfile", "--from", "little.json"]), 20, &["Not enough evidence"]);
     assert_refused(&place.fix(&["Dockerfile", "--from", "nobody.json"]), 64, &["without a name"]);
 }

@@ -45,31 +45,11 @@ fn noise(minute: usize, of: usize) -> f64 {
 }
 
 const GROUPS: &[Group] = &[
-    Group::new(
-        "n1",
-        "api-7f-a",
-        [1, 1],
-        [|at| sum(bursts(at, 10)), |at| bursts(at, 10).1, |_| 100.0],
-    ),
-    Group::new(
-        "n1",
-        "api-7f-b",
-        [2, 2],
-        [|at| sum(bursts(at, 70)), |at| bursts(at, 70).1, |_| 100.0],
-    ),
+    Group::new("n1", "api-7f-a", [1, 1], [|at| sum(bursts(at, 10)), |at| bursts(at, 10).1, |_| 100.0]),
+    Group::new("n1", "api-7f-b", [2, 2], [|at| sum(bursts(at, 70)), |at| bursts(at, 70).1, |_| 100.0]),
     Group::new("n1", "jobs-1", [3, 3], [|at| 150.0 + at as f64 % 240.0, |_| 1.0, |_| 150.0]),
-    Group::new(
-        "n2",
-        "",
-        [4, 0],
-        [|at| 500.0 + at as f64 / 6.0, |_| 0.0, |at| 400.0 + at as f64 / 6.0],
-    ),
-    Group::new(
-        "n2",
-        "back-5c-a",
-        [5, 5],
-        [|_| 300.0, |at| if at < 240 { 2.0 } else { 120.0 }, |_| 150.0],
-    ),
+    Group::new("n2", "", [4, 0], [|at| 500.0 + at as f64 / 6.0, |_| 0.0, |at| 400.0 + at as f64 / 6.0]),
+    Group::new("n2", "back-5c-a", [5, 5], [|_| 300.0, |at| if at < 240 { 2.0 } else { 120.0 }, |_| 150.0]),
     Group::new("n3", "pay-1", [6, 6], [|at| 300.0 + 6.0 * noise(at, 1), |_| 0.0, |_| 250.0]),
     Group::new("n3", "pay-2", [7, 7], [|at| 300.0 + 6.0 * noise(at, 2), |_| 0.0, |_| 250.0]),
     Group::new("n3", "canary-1", [8, 8], [|at| 330.0 + 6.0 * noise(at, 3), |_| 0.0, |_| 270.0]),
@@ -143,28 +123,19 @@ fn history() -> String {
     for group in GROUPS {
         let labels = group.labels();
         let is_there = |minute: usize| (group.from..group.to()).contains(&minute);
-        for (name, of) in
-            [("usage", group.used), ("returnable", group.returnable), ("live", group.live)]
-        {
+        for (name, of) in [("usage", group.used), ("returnable", group.returnable), ("live", group.live)] {
             let name = format!("ebb_group_{name}_bytes");
             series(&name, &labels, &|minute| is_there(minute).then(|| of(minute) * 1e6));
         }
         let kills = |minute: usize| f64::from(u8::from(group.id == 1 && minute >= 200));
-        series("ebb_group_oom_kills_total", &labels, &|minute| {
-            is_there(minute).then(|| kills(minute))
-        });
+        series("ebb_group_oom_kills_total", &labels, &|minute| is_there(minute).then(|| kills(minute)));
         let look = |minute: usize| (minute / 10 * 600) as f64;
-        series("ebb_group_look_timestamp_seconds", &labels, &|minute| {
-            is_there(minute).then(|| look(minute))
-        });
-        for (allocator, in_charge, when) in
-            [("ebbmalloc", "yes", 0..240), ("glibc", "no", 240..MINUTES + 1)]
-        {
+        series("ebb_group_look_timestamp_seconds", &labels, &|minute| is_there(minute).then(|| look(minute)));
+        for (allocator, in_charge, when) in [("ebbmalloc", "yes", 0..240), ("glibc", "no", 240..MINUTES + 1)] {
             let own = group.pod.starts_with("back");
             if own || allocator == "glibc" {
                 let in_charge = if own { in_charge } else { "yes" };
-                let labels =
-                    format!("{labels},allocator=\"{allocator}\",in_charge=\"{in_charge}\"");
+                let labels = format!("{labels},allocator=\"{allocator}\",in_charge=\"{in_charge}\"");
                 let is_now = |minute: usize| (!own || when.contains(&minute)) && is_there(minute);
                 series("ebb_group_info", &labels, &|minute| is_now(minute).then_some(1.0));
             }
@@ -186,21 +157,13 @@ fn history() -> String {
             continue;
         }
         let owner = pod.rsplit_once('-').unwrap().0;
-        let labels = format!(
-            "namespace=\"shop\",pod=\"{pod}\",owner_kind=\"ReplicaSet\",owner_name=\"{owner}\""
-        );
+        let labels = format!("namespace=\"shop\",pod=\"{pod}\",owner_kind=\"ReplicaSet\",owner_name=\"{owner}\"");
         series("kube_pod_owner", &labels, &|_| Some(1.0));
-        series(
-            "kube_pod_container_resource_requests",
-            &format!("{name},resource=\"memory\""),
-            &|_| Some(1e9),
-        );
+        series("kube_pod_container_resource_requests", &format!("{name},resource=\"memory\""), &|_| Some(1e9));
     }
     for name in ["api", "back"] {
         let set = if name == "api" { "api-7f" } else { "back-5c" };
-        let labels = format!(
-            "namespace=\"shop\",replicaset=\"{set}\",owner_kind=\"Deployment\",owner_name=\"{name}\""
-        );
+        let labels = format!("namespace=\"shop\",replicaset=\"{set}\",owner_kind=\"Deployment\",owner_name=\"{name}\"");
         series("kube_replicaset_owner", &labels, &|_| Some(1.0));
     }
     series("kube_deployment_spec_replicas", "namespace=\"shop\",deployment=\"api\"", &|minute| {
@@ -302,16 +265,14 @@ fn ranks(server: &Prometheus) {
     let ranking = server.ask(&line).expect(0, &[], &[]).json();
     let api = row(&ranking, "shop/api");
     let of = |group: &&Group| group.pod.starts_with("api");
-    let held: f64 =
-        GROUPS.iter().filter(of).flat_map(|it| (0..=MINUTES).map(|at| (it.returnable)(at))).sum();
+    let held: f64 = GROUPS.iter().filter(of).flat_map(|it| (0..=MINUTES).map(|at| (it.returnable)(at))).sum();
     near(&api["mean"]["bytes"], held / (MINUTES + 1) as f64);
     near(&api["own_peaks"]["bytes"], 0.0);
     near(&api["node_peaks"]["bytes"], replay(|group| group.pod.starts_with("api")));
     near(&ranking["all"]["node_peaks"]["bytes"], replay(|_| true));
     assert!(replay(|group| group.pod.starts_with("api")) > 100.0);
     near(&row(&ranking, "shop/back")["own_peaks"]["bytes"], 2.0);
-    let figures =
-        ["containers", "oom_kills", "oom_kills_holding", "scale_outs", "scale_outs_holding"];
+    let figures = ["containers", "oom_kills", "oom_kills_holding", "scale_outs", "scale_outs_holding"];
     assert_eq!(figures.map(|name| api[name].as_f64().unwrap()), [3.0, 1.0, 1.0, 1.0, 1.0]);
     // 1000 - 1.15 x 400 MB, twice.
     assert!((api["saving"]["per_hour"].as_f64().unwrap() - 0.0108).abs() < 1e-4, "{api:#}");
@@ -319,11 +280,7 @@ fn ranks(server: &Prometheus) {
     row(&ranking, "redis.service");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<wbr>api") && page.contains("class=\"plot wide\""));
-    server.ask("fleet rank --for 8h --by node --top 1").expect(
-        0,
-        &["n1", "2 more rows", "4 containers"],
-        &[],
-    );
+    server.ask("fleet rank --for 8h --by node --top 1").expect(0, &["n1", "2 more rows", "4 containers"], &[]);
     server.ask("fleet rank --for 2d").expect(0, &["! the series begin"], &[]);
 }
 
@@ -335,41 +292,27 @@ fn watches(server: &Prometheus) {
         .iter()
         .map(|it| (it["name"].as_str().unwrap(), it["reason"].as_str().unwrap()))
         .collect();
-    let expected = [
-        ("redis.service", "live-heap-grows"),
-        ("shop/back", "not-in-charge"),
-        ("shop/back", "retention-is-back"),
-    ];
+    let expected =
+        [("redis.service", "live-heap-grows"), ("shop/back", "not-in-charge"), ("shop/back", "retention-is-back")];
     assert_eq!(found, expected);
     server.ask("fleet watch-list --for 8h").expect(13, &["ebb check PID"], &[]);
 }
 
 fn compares(server: &Prometheus) {
-    let sides =
-        "old='{namespace=\"shop\",pod=~\"pay-.*\"}' new='{namespace=\"shop\",pod=~\"canary-.*\"}'";
+    let sides = "old='{namespace=\"shop\",pod=~\"pay-.*\"}' new='{namespace=\"shop\",pod=~\"canary-.*\"}'";
     let folder = tempfile::tempdir().unwrap();
-    let line = format!(
-        "compare --live {sides} --for 30m --every 60s --grace 3m -o {}",
-        folder.path().display()
-    );
+    let line = format!("compare --live {sides} --for 30m --every 60s --grace 3m -o {}", folder.path().display());
     server.ask(&line).expect(
         16,
         &["Verdict: old holds", "a container of pod uid-8 restarted"],
         &["worse: new holds more memory than old: +10 %"],
     );
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    assert!(
-        page.contains("memory charged to each replica") && !page.contains("Machine: ."),
-        "{page}"
-    );
+    assert!(page.contains("memory charged to each replica") && !page.contains("Machine: ."), "{page}");
     // Longer than an address may be.
     let long = format!("uid-7|{}", "x".repeat(5000));
     let same = format!("old='{{pod_uid=\"uid-6\"}}' new='{{pod_uid=~\"{long}\"}}'");
-    server.ask(&format!("compare --live {same} --for 30m --every 60s")).expect(
-        0,
-        &["No real difference"],
-        &[],
-    );
+    server.ask(&format!("compare --live {same} --for 30m --every 60s")).expect(0, &["No real difference"], &[]);
 }
 
 fn refuses(server: &Prometheus) {
@@ -378,13 +321,8 @@ fn refuses(server: &Prometheus) {
         ("{pod=~\"(\"}", 64, "status 400"),
         ("api", 64, "is no selector; write one such as"),
     ] {
-        let line =
-            format!("compare --live old='{{unit=\"redis.service\"}}' new='{selector}' --for 30m");
-        assert_refused(
-            &output(ebb().args(harness::words(&line)).args(["--prometheus", &server.url])),
-            code,
-            &[words],
-        );
+        let line = format!("compare --live old='{{unit=\"redis.service\"}}' new='{selector}' --for 30m");
+        assert_refused(&output(ebb().args(harness::words(&line)).args(["--prometheus", &server.url])), code, &[words]);
     }
     let empty = Prometheus::start(None);
     for verb in ["rank", "watch-list"] {
@@ -411,15 +349,9 @@ fn folders_of_snaps_are_ranked_as_well() {
     std::fs::create_dir(folder.path().join("app")).unwrap();
     for name in ["1.json", "2.json"] {
         let file = folder.path().join("app").join(name);
-        Finished::by(ebb().args(["snap", &service.pid().to_string(), "-o"]).arg(file)).expect(
-            0,
-            &[],
-            &[],
-        );
+        Finished::by(ebb().args(["snap", &service.pid().to_string(), "-o"]).arg(file)).expect(0, &[], &[]);
     }
-    let rank = Finished::by(
-        ebb().args(["fleet", "rank", "--json", "--for", "10m", "--snaps"]).arg(folder.path()),
-    );
+    let rank = Finished::by(ebb().args(["fleet", "rank", "--json", "--for", "10m", "--snaps"]).arg(folder.path()));
     let ranking = rank.expect(0, &[], &[]).json();
     let app = row(&ranking, "app");
     assert_eq!((app["looks"].as_f64(), app["share_looked"].as_f64()), (Some(2.0), Some(1.0)));
@@ -433,24 +365,12 @@ fn wrong_addresses_are_refused_in_one_line() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (line, code, words) in [
         (format!("--prometheus http://{free}"), 75, "is that the address of a running Prometheus?"),
-        (
-            "--prometheus https://localhost".to_owned(),
-            31,
-            "ebb speaks http, not https; forward a local port",
-        ),
+        ("--prometheus https://localhost".to_owned(), 31, "ebb speaks http, not https; forward a local port"),
         ("--prometheus localhost:9090".to_owned(), 64, "not an address such as"),
-        (
-            "--prometheus http://localhost --token-file /nowhere/token".to_owned(),
-            64,
-            "/nowhere/token",
-        ),
+        ("--prometheus http://localhost --token-file /nowhere/token".to_owned(), 64, "/nowhere/token"),
         ("--snaps /nowhere".to_owned(), 64, "/nowhere"),
     ] {
-        assert_refused(
-            &output(ebb().args(harness::words(&format!("fleet rank {line}")))),
-            code,
-            &[words],
-        );
+        assert_refused(&output(ebb().args(harness::words(&format!("fleet rank {line}")))), code, &[words]);
     }
     let line = "compare --prometheus http://localhost --live a='{a=\"b\"}' b='{}' --for 9999d";
     let finished = Finished::by(ebb().args(harness::words(line)));

@@ -10,9 +10,7 @@ use std::thread;
 use ebb_allocators::Allocator;
 use ebb_deploy::check::declared::{self, Kind};
 use ebb_deploy::check::dockerfile::Stages;
-use ebb_deploy::fix::{
-    Desired, compose, dockerfile, kubernetes, procfile, script, supervisor, unit,
-};
+use ebb_deploy::fix::{Desired, compose, dockerfile, kubernetes, procfile, script, supervisor, unit};
 use ebb_process::cgroup::Place;
 use ebb_process::profile::{Location, Module, Profile, Stack, Sum};
 use ebb_process::record::Record;
@@ -29,30 +27,8 @@ use crate::harness;
 
 /// Numbers and words at which parsers go wrong.
 const WORDS: [&str; 24] = [
-    "18446744073709551615",
-    "-9223372036854775808",
-    "1e308",
-    "-1",
-    "0",
-    "NaN",
-    "null",
-    "\"",
-    "'",
-    "\\",
-    "${",
-    "$(",
-    "`",
-    "[",
-    "{",
-    "}",
-    "]",
-    ": ",
-    "- ",
-    "&a ",
-    "*a",
-    "\u{0}",
-    "\u{2028}",
-    "\t",
+    "18446744073709551615", "-9223372036854775808", "1e308", "-1", "0", "NaN", "null", "\"", "'", "\\", "${", "$(",
+    "`", "[", "{", "}", "]", ": ", "- ", "&a ", "*a", "\u{0}", "\u{2028}", "\t",
 ];
 const NESTED: usize = 3000;
 
@@ -99,8 +75,7 @@ pub fn mutated_bytes<T: AsRef<[u8]>>(random: &mut Rng, texts: &[T]) -> Vec<u8> {
                 text.splice(at..to, part.iter().copied());
             }
             3 => {
-                let digits =
-                    text[at..].iter().position(u8::is_ascii_digit).map_or(text.len(), |it| at + it);
+                let digits = text[at..].iter().position(u8::is_ascii_digit).map_or(text.len(), |it| at + it);
                 let end = text[digits..].iter().position(|it| !it.is_ascii_digit());
                 let end = end.map_or(text.len(), |it| digits + it);
                 text.splice(digits..end, WORDS[random.usize(..7)].bytes());
@@ -158,9 +133,7 @@ fn files_that_start_services() {
             Kind::Procfile => procfile::fix("f", &text, &|_| true, &desired),
             Kind::Supervisor => supervisor::fix("f", &text, &|_| true, &desired),
             Kind::Script => script::fix("f", &text, &desired),
-            Kind::Unit => {
-                unit::fix(&unit::Files { name: "f", text: &text, drop_ins: &[] }, &desired)
-            }
+            Kind::Unit => unit::fix(&unit::Files { name: "f", text: &text, drop_ins: &[] }, &desired),
         };
     });
 }
@@ -178,8 +151,7 @@ fn dockerfiles() {
 #[test]
 fn snapshots_and_recordings() {
     let process = Process { pid: 7, name: "service".into(), ..Process::default() };
-    let shell =
-        harness::Subject::python("print('ready', flush=True)\nimport sys; sys.stdin.read()");
+    let shell = harness::Subject::python("print('ready', flush=True)\nimport sys; sys.stdin.read()");
     let real = harness::Finished::by(harness::ebb().args(["snap", &shell.pid()])).stdout;
     let made = serde_json::to_string(&ebb_process::example::snapshot(vec![process])).expect("JSON");
     let texts = [real, made];
@@ -349,10 +321,7 @@ fn answers_of_prometheus() {
             } else {
                 mutated_bytes(&mut random, &texts)
             };
-            let head = format!(
-                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             let _ = stream.write_all(&[head.into_bytes(), body].concat());
         }
     });

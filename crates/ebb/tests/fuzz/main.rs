@@ -65,11 +65,7 @@ fn fuzz(name: &str, mut one: impl FnMut(&mut Rng)) {
             break;
         }
     }
-    let total = Total {
-        cpu_s: (cpu() - used).as_secs_f64(),
-        inputs: number - first,
-        findings: findings.len() as u64,
-    };
+    let total = Total { cpu_s: (cpu() - used).as_secs_f64(), inputs: number - first, findings: findings.len() as u64 };
     println!("{name}: {total:?}");
     if only.is_none() && std::env::var_os("EBB_FUZZ_RECORD").is_some() {
         Totals::add(name, &total);
@@ -99,11 +95,8 @@ impl Totals {
             let [name, cpu_s, inputs, findings] = line.split('\t').collect::<Vec<_>>()[..] else {
                 return None;
             };
-            let total = Total {
-                cpu_s: cpu_s.parse().ok()?,
-                inputs: inputs.parse().ok()?,
-                findings: findings.parse().ok()?,
-            };
+            let total =
+                Total { cpu_s: cpu_s.parse().ok()?, inputs: inputs.parse().ok()?, findings: findings.parse().ok()? };
             Some((name.to_owned(), total))
         };
         Self(text.lines().filter_map(line).collect())

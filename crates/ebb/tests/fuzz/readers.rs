@@ -79,15 +79,8 @@ impl Mutated {
         let mut at = start + random.u64(..bytes / 8) * 8;
         for _ in 0..random.u8(..40) {
             let Some(to) = self.word(at) else { break };
-            let is_ours = self
-                .writable
-                .iter()
-                .any(|&(start, end)| start <= to && to < end.saturating_sub(64));
-            at = if is_ours {
-                to / 8 * 8 + random.u64(..8) * 8
-            } else {
-                start + random.u64(..bytes / 8) * 8
-            };
+            let is_ours = self.writable.iter().any(|&(start, end)| start <= to && to < end.saturating_sub(64));
+            at = if is_ours { to / 8 * 8 + random.u64(..8) * 8 } else { start + random.u64(..bytes / 8) * 8 };
         }
         at
     }
@@ -149,8 +142,7 @@ fn fuzz_reader(name: &str, compiler: &str, library: Option<PathBuf>, read: Read)
         }
         None => program,
     };
-    read(&open(), &file)
-        .unwrap_or_else(|error| panic!("{name} is read while it is whole: {error}"));
+    read(&open(), &file).unwrap_or_else(|error| panic!("{name} is read while it is whole: {error}"));
     crate::fuzz(name, |random| target.each(random, || adds_up(read(&open(), &file))));
 }
 
@@ -198,13 +190,12 @@ fn ebbmallocs() {
 
 #[test]
 fn cpythons() {
-    let code = "kept = [[i, str(i), {i: i}] for i in range(5000)]\nprint('ready', flush=True)\nimport sys; sys.stdin.read()";
+    let code =
+        "kept = [[i, str(i), {i: i}] for i in range(5000)]\nprint('ready', flush=True)\nimport sys; sys.stdin.read()";
     let target = Mutated::new(Subject::python(code));
     let pid = target.subject.id.cast_signed();
     python::read(pid, None).expect("objects");
-    crate::fuzz("reader of CPython", |random| {
-        target.each(random, || drop(python::read(pid, None)))
-    });
+    crate::fuzz("reader of CPython", |random| target.each(random, || drop(python::read(pid, None))));
 }
 
 #[test]
@@ -255,8 +246,8 @@ fn blocks_and_stacks_of_ebbmalloc() {
             if let Ok(explainer) = Explainer::new(opened.memory(), &mappings, &layout) {
                 addresses.iter().for_each(|&at| drop(explainer.find(at)));
             }
-            let stacks = profile::state(opened.memory(), switch)
-                .and_then(|it| profile::read(opened.memory(), it.table));
+            let stacks =
+                profile::state(opened.memory(), switch).and_then(|it| profile::read(opened.memory(), it.table));
             drop(stacks);
         });
     });
@@ -266,8 +257,7 @@ fn blocks_and_stacks_of_ebbmalloc() {
 #[test]
 fn files_of_a_process() {
     let folder = files::in_memory();
-    let library =
-        harness::compile(&folder, "cc", "a.so", PROGRAM, &["-g", "-O1", "-shared", "-fPIC"]);
+    let library = harness::compile(&folder, "cc", "a.so", PROGRAM, &["-g", "-O1", "-shared", "-fPIC"]);
     let whole = [std::fs::read(&library).expect("a file")];
     std::fs::create_dir(folder.path().join("hsperfdata_a")).expect("a folder");
     let java = folder.path().join("hsperfdata_a/7");

@@ -257,8 +257,7 @@ impl Drop for Subject {
 
 /// Where Debian's package has the allocator's library; the tool's own search must find the same.
 pub fn peer(soname: &str, package: &str) -> PathBuf {
-    let folders =
-        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
     folders
         .iter()
         .map(|folder| Path::new(folder).join(soname))
@@ -278,8 +277,7 @@ pub fn ebbmalloc() -> PathBuf {
             if let Some(path) = std::env::var_os("EBB_LIB") {
                 return PathBuf::from(path);
             }
-            let target =
-                Path::new(env!("CARGO_BIN_EXE_ebb")).ancestors().nth(2).expect("target/debug/ebb");
+            let target = Path::new(env!("CARGO_BIN_EXE_ebb")).ancestors().nth(2).expect("target/debug/ebb");
             let status = Command::new(env!("CARGO"))
                 .args(["build", "--release", "--quiet", "-p", "ebbmalloc-c", "--target-dir"])
                 .arg(target)
@@ -309,13 +307,7 @@ pub fn script(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-pub fn compile(
-    folder: &TempDir,
-    compiler: &str,
-    name: &str,
-    source: &str,
-    flags: &[&str],
-) -> PathBuf {
+pub fn compile(folder: &TempDir, compiler: &str, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let file = folder.path().join(format!("{name}.c"));
     fs::write(&file, source).expect("the source");
     let program = folder.path().join(name);

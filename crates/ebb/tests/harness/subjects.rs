@@ -74,11 +74,7 @@ fn rust_program(allocator: &str) -> PathBuf {
 /// gunicorn with four workers of another user, which only root may start.
 pub fn gunicorn(case: &str) -> Command {
     let mut command = Command::new("gunicorn");
-    command
-        .arg("-c")
-        .arg(fixtures().join("workers.py"))
-        .env("EBB_CASE", case)
-        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command.arg("-c").arg(fixtures().join("workers.py")).env("EBB_CASE", case).env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 
@@ -196,10 +192,8 @@ impl Cgroup {
     /// Below the mount, where we may make one.
     pub fn new(name: &str) -> Option<Self> {
         let mounts = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
-        let mount = mounts
-            .iter()
-            .map(Path::new)
-            .find(|mount| mount.join("cgroup.procs").exists() && has_memory(mount))?;
+        let mount =
+            mounts.iter().map(Path::new).find(|mount| mount.join("cgroup.procs").exists() && has_memory(mount))?;
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         let folder = mount.join(format!("ebb-why-{}-{name}", std::process::id()));
         match std::fs::create_dir(&folder) {
@@ -247,8 +241,7 @@ impl Cgroup {
 
 fn has_memory(mount: &Path) -> bool {
     mount.join("memory.usage_in_bytes").exists()
-        || std::fs::read_to_string(mount.join("cgroup.subtree_control"))
-            .is_ok_and(|text| text.contains("memory"))
+        || std::fs::read_to_string(mount.join("cgroup.subtree_control")).is_ok_and(|text| text.contains("memory"))
 }
 
 impl Drop for Cgroup {

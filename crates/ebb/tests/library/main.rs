@@ -25,9 +25,9 @@ struct Bare {
 impl Bare {
     /// None where `make tool` was not run.
     fn new() -> Option<Self> {
-        let built = std::env::var_os("EBB_TEST_PROGRAM").map(PathBuf::from).unwrap_or_else(|| {
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/ebb")
-        });
+        let built = std::env::var_os("EBB_TEST_PROGRAM")
+            .map(PathBuf::from)
+            .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/ebb"));
         let version = Command::new(&built).arg("--version").output().ok()?;
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
         if !version.contains(", static") || !version.contains(&format!("library {ARCH}")) {
@@ -173,16 +173,14 @@ fn verify_sees_a_library_in_memory() {
     let nested = "unset HOME; $EBB run --verify --verify-for 1s --json sh -c 'sleep 1.5; :' 2>&1 >&3 | tail -1 >&2";
     let output = output(&mut bare.shell(&format!("exec 3>&1; {nested}")));
     let text = stderr(&output);
-    let report: serde_json::Value =
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     assert_eq!(report["in_charge"], true, "{text}");
 }
 
 #[test]
 fn an_inner_run_takes_the_library_of_the_outer_one() {
     let bare = bare!();
-    let inner =
-        "$EBB run sh -c 'grep libebbmalloc /proc/self/maps | cut -d: -f3 | sort -u | wc -l'";
+    let inner = "$EBB run sh -c 'grep libebbmalloc /proc/self/maps | cut -d: -f3 | sort -u | wc -l'";
     let outer = "unset HOME; export EBB; $EBB run sh -c \"$INNER\"";
     let output = output(bare.shell(outer).env("INNER", inner));
     assert_eq!(stdout(&output), "1", "one copy: {}", stderr(&output));

@@ -84,10 +84,7 @@ fn assert_all_live(tight: &Cgroup, root: i32) {
     programs::each(root, |verb| {
         assert_eq!(programs::pids_of(root), processes, "after {verb} in a tight cgroup");
         let after = tight.usage();
-        assert!(
-            after.abs_diff(before) <= before / 100 + BATCH,
-            "after {verb}: charge {before} -> {after}"
-        );
+        assert!(after.abs_diff(before) <= before / 100 + BATCH, "after {verb}: charge {before} -> {after}");
     });
 }
 

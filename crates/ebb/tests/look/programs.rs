@@ -27,9 +27,7 @@ impl Group {
     pub fn ready(command: &mut Command) -> Self {
         let mut group = Self::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let mut line = String::new();
-        BufReader::new(group.0.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
+        BufReader::new(group.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         assert_eq!(line.trim(), "ready", "{command:?}");
         group
     }
@@ -137,9 +135,7 @@ impl Figures {
             };
             before.abs_diff(*after) > slack
         });
-        changed
-            .map(|(name, before, after)| format!("{}: {name} {before} -> {after}", self.pid))
-            .collect()
+        changed.map(|(name, before, after)| format!("{}: {name} {before} -> {after}", self.pid)).collect()
     }
 }
 
@@ -173,9 +169,8 @@ fn soft_dirty(pid: i32) -> u64 {
         let mut entries = vec![0; (number(end) - number(start)) as usize * 8];
         let read = pagemap.read_at(&mut entries, number(start) * 8).unwrap_or(0);
         let entries = entries[..read].chunks_exact(8);
-        pages += entries
-            .filter(|entry| u64::from_ne_bytes((*entry).try_into().unwrap()) & SOFT_DIRTY != 0)
-            .count() as u64;
+        pages +=
+            entries.filter(|entry| u64::from_ne_bytes((*entry).try_into().unwrap()) & SOFT_DIRTY != 0).count() as u64;
     }
     pages
 }

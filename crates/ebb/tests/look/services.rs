@@ -24,8 +24,7 @@ fn is_asked(program: &str, name: &str) -> bool {
 
 fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    Path::new(program).is_file()
-        || std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    Path::new(program).is_file() || std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 #[test]
@@ -84,19 +83,11 @@ fn backends_of_postgresql_keep_what_they_share() {
         command
     };
     let mut initdb = as_its_user(&programs.join("initdb"));
-    let made =
-        initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-D"]).arg(&data).status();
+    let made = initdb.args(["--no-sync", "-A", "trust", "-U", "postgres", "-D"]).arg(&data).status();
     assert!(made.expect("initdb").success());
     let mut command = as_its_user(&programs.join("postgres"));
     command.arg("-D").arg(&data).arg("-k").arg(folder.path()).args([
-        "-c",
-        "listen_addresses=",
-        "-c",
-        "max_connections=60",
-        "-c",
-        "autovacuum=off",
-        "-c",
-        "bgwriter_lru_maxpages=0",
+        "-c", "listen_addresses=", "-c", "max_connections=60", "-c", "autovacuum=off", "-c", "bgwriter_lru_maxpages=0",
     ]);
     let server = Group::start(command.stderr(Stdio::null()));
     let psql = || {
@@ -143,13 +134,7 @@ fn a_pool_of_celery_keeps_what_it_shares() {
     let mut command = Command::new(&celery);
     command
         .args(["-A", "held", "worker", "--pool", "prefork", "--concurrency", "8"])
-        .args([
-            "--loglevel",
-            "error",
-            "--without-gossip",
-            "--without-mingle",
-            "--without-heartbeat",
-        ])
+        .args(["--loglevel", "error", "--without-gossip", "--without-mingle", "--without-heartbeat"])
         .current_dir(folder.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("C_FORCE_ROOT", "1")

@@ -112,14 +112,10 @@ fn sums(profile: &Value, function: &str) -> [f64; 4] {
     let mut sums = [0.0; 4];
     for stack in profile["stacks"].as_array().expect("stacks") {
         if stack["frames"][0]["function"] == function {
-            for (at, (part, name)) in [
-                ("live", "bytes"),
-                ("allocated", "bytes"),
-                ("live", "error_bytes"),
-                ("allocated", "error_bytes"),
-            ]
-            .iter()
-            .enumerate()
+            for (at, (part, name)) in
+                [("live", "bytes"), ("allocated", "bytes"), ("live", "error_bytes"), ("allocated", "error_bytes")]
+                    .iter()
+                    .enumerate()
             {
                 sums[at] += stack[part][name].as_f64().expect("a figure");
             }
@@ -141,8 +137,7 @@ fn sums_by_stack_are_those_of_the_program() {
     let done = child.wait_with_output().expect("ebb");
     let profile: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     // 112 bytes of the 200,000 blocks of 100; 5120 and 200704 are the other sizes.
-    for (function, bytes) in
-        [("small", 200_000.0 * 112.0), ("middle", 4_000.0 * 5_120.0), ("large", 100.0 * 200_704.0)]
+    for (function, bytes) in [("small", 200_000.0 * 112.0), ("middle", 4_000.0 * 5_120.0), ("large", 100.0 * 200_704.0)]
     {
         let [live, allocated, error, _] = sums(&profile, function);
         // Of one round or two: the first starts the profile.
@@ -186,8 +181,7 @@ fn a_planted_leak_is_the_first_stack_in_c_rust_and_python() {
     let top = Finished::by(go.args(["tool", "pprof", "-top", "-nodecount=3"]).arg(&files[0]));
     top.expect(0, &["Type: inuse_space", " planted"], &[]);
     let page = folder.path().join("page.html");
-    let done =
-        profile(&leak.pid(), &["--for", "1s", "--tree", "-o", page.to_str().expect("a path")]);
+    let done = profile(&leak.pid(), &["--for", "1s", "--tree", "-o", page.to_str().expect("a path")]);
     done.expect(0, &["planted leak.c:", "main leak.c:"], &[]);
     let diff = Finished::by(ebb().arg("diff").args(&files));
     diff.expect(0, &["MB live by samples"], &[]);
@@ -209,11 +203,7 @@ fn a_planted_leak_is_the_first_stack_in_c_rust_and_python() {
     let top = Finished::by(go.args(["tool", "pprof", "-top", "-lines"]).arg(&files[0]));
     top.expect(0, &["<module> <string>:7"], &[]);
     let done = profile(&python.pid(), &["--for", "2s", "--native"]);
-    assert!(
-        done.stdout.contains("_PyEval_") && !done.stdout.contains("<string>"),
-        "{}",
-        done.all()
-    );
+    assert!(done.stdout.contains("_PyEval_") && !done.stdout.contains("<string>"), "{}", done.all());
 }
 
 #[test]
@@ -228,11 +218,7 @@ fn stripped_and_deleted_programs_have_what_can_be_shown() {
     let deleted = started(&mut Command::new(&program));
     std::fs::remove_file(&program).expect("the program");
     let done = profile(&deleted.pid(), &["--for", "2s"]);
-    assert!(
-        first(&done.stdout).starts_with("planted leak.c:") || done.stdout.contains("planted"),
-        "{}",
-        done.all()
-    );
+    assert!(first(&done.stdout).starts_with("planted leak.c:") || done.stdout.contains("planted"), "{}", done.all());
 
     // Another program in its place names nothing.
     let program = c_program(&folder, "replaced", LEAK, &["-s"]);
@@ -252,11 +238,8 @@ fn what_has_no_profile_is_one_line() {
     assert_refused(&output(ebb().args(["profile", &glibc.pid()])), 31, &words);
 
     let leak = started(&mut Command::new(&program));
-    let child = ebb()
-        .args(["profile", &leak.pid(), "--for", "30s"])
-        .stderr(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
+    let child =
+        ebb().args(["profile", &leak.pid(), "--for", "30s"]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn();
     std::thread::sleep(Duration::from_millis(500));
     let pid = leak.pid();
     drop(leak);
@@ -284,8 +267,7 @@ fn two_profiles_at_once_are_one() {
     std::thread::sleep(Duration::from_secs(2));
     let second = begun(&leak.pid(), &["--for", "6s"]);
     let [first, second] = [first, second].map(|it| it.wait_with_output().expect("ebb"));
-    let [first, second] =
-        [first, second].map(|it| serde_json::from_slice::<Value>(&it.stdout).expect("JSON"));
+    let [first, second] = [first, second].map(|it| serde_json::from_slice::<Value>(&it.stdout).expect("JSON"));
     let note = second["notes"].to_string();
     assert!(note.contains("another tool began this profile, 2 s earlier"), "{note}");
     assert!(second["seconds"].as_f64().is_some_and(|it| it > 7.0), "{second}");

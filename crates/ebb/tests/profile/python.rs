@@ -59,27 +59,19 @@ fn assert_stacks(python: &str) {
     let done = Finished::of(&ebb.wait_with_output().expect("ebb"));
     let profile = done.json();
 
-    let truth: Value =
-        serde_json::from_slice(&std::fs::read(&truth).expect("the truth")).expect("JSON");
+    let truth: Value = serde_json::from_slice(&std::fs::read(&truth).expect("the truth")).expect("JSON");
     let truth: BTreeSet<Stack> = truth.as_array().expect("stacks").iter().map(of_python).collect();
     let stacks = profile["stacks"].as_array().expect("stacks");
     let found = stacks.iter().map(|stack| of_python(&stack["frames"]));
-    let found: BTreeSet<Stack> =
-        found.filter(|it| it.first().is_some_and(|it| it.0 == INNERMOST)).collect();
+    let found: BTreeSet<Stack> = found.filter(|it| it.first().is_some_and(|it| it.0 == INNERMOST)).collect();
     let [wrong, missing] = [found.difference(&truth).next(), truth.difference(&found).next()];
-    assert_eq!(
-        (wrong, missing),
-        (None, None),
-        "{python}: {} right",
-        found.intersection(&truth).count()
-    );
+    assert_eq!((wrong, missing), (None, None), "{python}: {} right", found.intersection(&truth).count());
     assert!(truth.len() > 150, "{python}");
     // The loop itself is in no stack. C functions lie between the functions that they call and their callers.
     let is_between = |stack: &Value| {
         let frames = stack["frames"].as_array().expect("frames");
-        let place = |part: &str| {
-            frames.iter().position(|it| it["function"].as_str().is_some_and(|it| it.contains(part)))
-        };
+        let place =
+            |part: &str| frames.iter().position(|it| it["function"].as_str().is_some_and(|it| it.contains(part)));
         place("comparison").zip(place("program")).is_some_and(|(first, last)| {
             frames[first..last].iter().any(|it| {
                 let file = it["file"].as_str().unwrap_or_default();
@@ -91,8 +83,7 @@ fn assert_stacks(python: &str) {
     let has_loop = |stack: &&Value| {
         let frames = stack["frames"].as_array().expect("frames");
         let python = of_python(&stack["frames"]);
-        !python.is_empty()
-            && frames.iter().any(|it| it["function"].as_str() == Some("_PyEval_EvalFrameDefault"))
+        !python.is_empty() && frames.iter().any(|it| it["function"].as_str() == Some("_PyEval_EvalFrameDefault"))
     };
     assert!(stacks.iter().filter(has_loop).count() * 20 < stacks.len(), "{python}");
 }

@@ -77,8 +77,7 @@ fn on_old_glibc(folder: &TempDir) {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     serves(&host(folder, "old_glibc", &flags));
     let program = host(folder, "old_glibc_bundled", &flags[..3]);
-    let [loader, libraries, program] =
-        [&loader, &libraries, &program].map(|it| it.to_str().expect("a plain path"));
+    let [loader, libraries, program] = [&loader, &libraries, &program].map(|it| it.to_str().expect("a plain path"));
     in_charge(&[loader, "--library-path", libraries, program, "1000"]);
 }
 

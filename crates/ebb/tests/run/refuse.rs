@@ -40,8 +40,7 @@ fn a_statically_linked_program() {
         let output = run(&["-a", "glibc", program.to_str().unwrap()]);
         assert_eq!((output.status.code(), stdout(&output)), (Some(5), "allocated".to_owned()));
     }
-    let script =
-        script(&folder, "script", &format!("#!{}\n", folder.path().join("static-musl").display()));
+    let script = script(&folder, "script", &format!("#!{}\n", folder.path().join("static-musl").display()));
     assert_refuses("jemalloc", &script, UNSUPPORTED, &["static-musl", "statically linked"]);
 }
 
@@ -55,8 +54,7 @@ fn a_set_uid_program_of_somebody_else() {
     let folder = folder();
     let copy = folder.path().join("cat");
     copy_program(Path::new("/bin/cat"), &copy);
-    for (owner, mode, word) in
-        [((Some(NOBODY), None), 0o4755, "set-uid"), ((Some(0), Some(NOBODY)), 0o2755, "set-gid")]
+    for (owner, mode, word) in [((Some(NOBODY), None), 0o4755, "set-uid"), ((Some(0), Some(NOBODY)), 0o2755, "set-gid")]
     {
         chown(&copy, owner.0, owner.1).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();

@@ -48,11 +48,9 @@ fn ebbmalloc_is_the_default() {
 
 #[test]
 fn ebbmalloc_is_found_where_an_installation_keeps_it() {
-    for (program, library) in [
-        ("bin/ebb", "lib/libebbmalloc.so"),
-        ("ebb", "libebbmalloc.so"),
-        ("debug/ebb", "release/libebbmalloc.so"),
-    ] {
+    for (program, library) in
+        [("bin/ebb", "lib/libebbmalloc.so"), ("ebb", "libebbmalloc.so"), ("debug/ebb", "release/libebbmalloc.so")]
+    {
         let folder = folder();
         let at = |path: &str, from: &Path| {
             let path = folder.path().join(path);
@@ -222,11 +220,7 @@ fn results(cpu_s: f64) -> tempfile::NamedTempFile {
 fn a_trials_results_say_what_to_run_on() {
     let library = jemalloc().display().to_string();
     for (cpu_s, runs_on, note) in [
-        (
-            10.2,
-            "narenas:1 malloc",
-            "note: best: the trial recommends it; PYTHONMALLOC costs +2 % CPU time",
-        ),
+        (10.2, "narenas:1 malloc", "note: best: the trial recommends it; PYTHONMALLOC costs +2 % CPU time"),
         (14.0, "narenas:1", "PYTHONMALLOC is left out: it costs +40 % CPU time"),
     ] {
         let file = results(cpu_s);
@@ -241,7 +235,8 @@ fn a_trials_results_say_what_to_run_on() {
 }
 
 /// A Python program that starts `cat` by its name, and says its pid. It ends with its parent.
-const PARENT: &str = "import subprocess as s; c = s.Popen(['cat'], stdin=s.PIPE); print('ready', c.pid, flush=True); c.wait()";
+const PARENT: &str =
+    "import subprocess as s; c = s.Popen(['cat'], stdin=s.PIPE); print('ready', c.pid, flush=True); c.wait()";
 
 /// `ebb run ARGUMENTS -- python3 -c CODE`, with a cache of its own.
 fn command(cache: &std::path::Path, arguments: &[&str], code: &str) -> Command {
@@ -295,8 +290,7 @@ fn verify_judges_the_child_alone() {
     let verify = |code: &str| {
         let arguments = ["--child", "sleep", "--verify", "--json"];
         let done = Finished::by(&mut command(cache.path(), &arguments, code));
-        let said: Value =
-            serde_json::from_str(&done.stderr).unwrap_or_else(|_| panic!("{}", done.all()));
+        let said: Value = serde_json::from_str(&done.stderr).unwrap_or_else(|_| panic!("{}", done.all()));
         said
     };
     let said = verify("import subprocess as s; s.run(['sleep', '0.5'])");
@@ -312,8 +306,7 @@ fn verify_judges_the_child_alone() {
 #[test]
 fn a_setting_without_an_allocator() {
     let cache = folder();
-    let code =
-        "import os, subprocess as s; s.run(['env']); print(os.environ.get('MALLOC_ARENA_MAX'))";
+    let code = "import os, subprocess as s; s.run(['env']); print(os.environ.get('MALLOC_ARENA_MAX'))";
     let arguments = ["-a", "glibc", "--env", "MALLOC_ARENA_MAX=2", "--child", "env"];
     let done = Finished::by(&mut command(cache.path(), &arguments, code));
     done.expect(0, &["MALLOC_ARENA_MAX=2", "None\n"], &[]);
@@ -322,16 +315,10 @@ fn a_setting_without_an_allocator() {
 #[test]
 fn what_cannot_be_wrapped_is_refused_before_the_start() {
     let cache = folder();
-    let refused =
-        |arguments: &[&str]| output(&mut command(cache.path(), arguments, "print('started')"));
+    let refused = |arguments: &[&str]| output(&mut command(cache.path(), arguments, "print('started')"));
     assert_refused(&refused(&["--child", "no-such-command"]), 127, &["no-such-command"]);
     let output = refused(&["--child", "/bin/sleep"]);
-    assert_eq!(
-        (output.status.code(), stdout(&output).as_str()),
-        (Some(64), ""),
-        "{}",
-        stderr(&output)
-    );
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(64), ""), "{}", stderr(&output));
     let mut without = command(cache.path(), &["--child", "sleep"], "print('started')");
     let without = crate::harness::output(without.env("XDG_CACHE_HOME", "/proc/none"));
     assert_refused(&without, 74, &["the wrapper of sleep", "XDG_CACHE_HOME"]);

@@ -28,9 +28,7 @@ fn said(ebb: &mut Command) -> (Value, Option<i32>) {
 pub fn process<'a>(said: &'a Value, name: &str) -> &'a Value {
     said["processes"]
         .as_array()
-        .and_then(|all| {
-            all.iter().find(|it| it["program"].as_str().is_some_and(|it| it.ends_with(name)))
-        })
+        .and_then(|all| all.iter().find(|it| it["program"].as_str().is_some_and(|it| it.ends_with(name))))
         .unwrap_or_else(|| panic!("no {name} in {said}"))
 }
 

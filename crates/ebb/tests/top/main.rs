@@ -26,17 +26,7 @@ impl Terminal {
         let terminal = Self(harness::folder());
         let size = [columns, lines].map(|it| it.to_string());
         let folder = terminal.0.path().to_owned();
-        terminal.tmux(&[
-            "new-session",
-            "-d",
-            "-x",
-            &size[0],
-            "-y",
-            &size[1],
-            "-c",
-            folder.to_str().unwrap(),
-            "sh",
-        ]);
+        terminal.tmux(&["new-session", "-d", "-x", &size[0], "-y", &size[1], "-c", folder.to_str().unwrap(), "sh"]);
         terminal
     }
 
@@ -111,9 +101,7 @@ fn rows_are_shown_sorted_opened_trimmed_and_kept_and_the_terminal_is_as_before()
     terminal.types(&["F4", "top", "Enter"]);
     let names = ["toplot", "toplive"];
     let screen = terminal.until("both were read", |screen| {
-        screen.contains("retention")
-            && screen.contains("in use")
-            && order(screen, &names).len() == 2
+        screen.contains("retention") && screen.contains("in use") && order(screen, &names).len() == 2
     });
     assert_eq!(order(&screen, &names), names, "by what is held\n{screen}");
     terminal.types(&["I"]);

@@ -78,8 +78,7 @@ fn a_burst_goes_back_without_a_thread_being_stopped() {
     assert_fact(&trim(&pid, "--max-pause 60s"), 0, "reason", "below-threshold");
     let left = std::fs::read_dir("/tmp").expect("/tmp").flatten();
     let name = format!("ebb-trim-{pid}-");
-    let left: Vec<_> =
-        left.filter(|it| it.file_name().to_string_lossy().starts_with(&name)).collect();
+    let left: Vec<_> = left.filter(|it| it.file_name().to_string_lossy().starts_with(&name)).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_ends_without_a_word(program);
 }
@@ -87,8 +86,7 @@ fn a_burst_goes_back_without_a_thread_being_stopped() {
 #[test]
 #[ignore = "takes CPython 3.14: ci/pythons.sh"]
 fn the_text_names_the_way() {
-    let said =
-        ["Python's thread", "ran the script after", "no thread was stopped", "MB were returned"];
+    let said = ["Python's thread", "ran the script after", "no thread was stopped", "MB were returned"];
     text(&start(&[], &[], &[]).pid(), "--max-pause 60s").expect(0, &said, &[]);
 }
 
@@ -126,8 +124,7 @@ fn one_that_does_not_come_by_is_waited_for_and_the_request_is_taken_back() {
 #[ignore = "takes CPython 3.14: ci/pythons.sh"]
 fn without_ctypes_it_says_so() {
     let folder = harness::folder();
-    std::fs::write(folder.path().join("ctypes.py"), "raise ImportError('none here')\n")
-        .expect("a file");
+    std::fs::write(folder.path().join("ctypes.py"), "raise ImportError('none here')\n").expect("a file");
     let path = folder.path().to_str().expect("a path");
     let program = start(&[], &[], &[("PYTHONPATH", path)]);
     let left = trim(&program.pid(), PATIENT);

@@ -244,10 +244,9 @@ fn limits_apply_before_the_call() {
 
 #[test]
 fn other_allocators_are_named_with_what_to_do() {
-    for (allocator, code, reason, remedy) in [
-        ("jemalloc", UNSUPPORTED, "cannot-trim", "arena.4096.purge"),
-        ("ebbmalloc", OK, "returns-by-itself", ""),
-    ] {
+    for (allocator, code, reason, remedy) in
+        [("jemalloc", UNSUPPORTED, "cannot-trim", "arena.4096.purge"), ("ebbmalloc", OK, "returns-by-itself", "")]
+    {
         let mut command = subjects::command("c:burst-1-thread");
         command.env("LD_PRELOAD", subjects::preload(allocator));
         let left = trim(&Subject::start(&mut command).pid(), "--wait 60s --inject");
@@ -264,11 +263,7 @@ fn a_right_that_is_missing_is_named() {
     let (subject, folder) = (burst(), harness::folder());
     let mut command = harness::unprivileged_ebb(&folder);
     let named = "Run ebb as that user, or as root";
-    Finished::by(command.args(["trim", &subject.pid(), "--inject"])).expect(
-        PERMISSION,
-        &[named],
-        &[],
-    );
+    Finished::by(command.args(["trim", &subject.pid(), "--inject"])).expect(PERMISSION, &[named], &[]);
 }
 
 #[test]

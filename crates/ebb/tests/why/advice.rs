@@ -138,25 +138,13 @@ fn c_programs_by_allocator() {
     let mimalloc = Advice {
         // Its threads collect what they freed.
         remedy: "collect-each",
-        ..start(
-            "mimalloc",
-            "burst",
-            &[],
-            "MIMALLOC_DECOMMIT_DELAY",
-            &[("MIMALLOC_DECOMMIT_DELAY", "0")],
-        )
+        ..start("mimalloc", "burst", &[], "MIMALLOC_DECOMMIT_DELAY", &[("MIMALLOC_DECOMMIT_DELAY", "0")])
     };
     let cases = [
         ("malloc_trim(0)", call("glibc", "burst", "trim", &[], "malloc_trim(0) in the program")),
         (
             "MALLOC_TRIM_THRESHOLD_=131072",
-            start(
-                "glibc",
-                "ends",
-                &[],
-                "MALLOC_TRIM_THRESHOLD_=131072",
-                &[("MALLOC_TRIM_THRESHOLD_", "131072")],
-            ),
+            start("glibc", "ends", &[], "MALLOC_TRIM_THRESHOLD_=131072", &[("MALLOC_TRIM_THRESHOLD_", "131072")]),
         ),
         (BACKGROUND, start("jemalloc", "burst", &[], BACKGROUND, &[("MALLOC_CONF", BACKGROUND)])),
         (
@@ -172,44 +160,20 @@ fn c_programs_by_allocator() {
         ("arena.4096.purge", call("jemalloc", "burst", "purge", &[], "dirty pages")),
         (
             "background_thread after a fork",
-            call(
-                "jemalloc",
-                "child",
-                "thread",
-                &[("MALLOC_CONF", BACKGROUND)],
-                "mallctl \"background_thread\"",
-            ),
+            call("jemalloc", "child", "thread", &[("MALLOC_CONF", BACKGROUND)], "mallctl \"background_thread\""),
         ),
         (
             "muzzy_decay_ms:0",
-            start(
-                "jemalloc",
-                "burst",
-                &[("MALLOC_CONF", LAZY)],
-                "muzzy_decay_ms:0",
-                &[("MALLOC_CONF", PROMPT)],
-            ),
+            start("jemalloc", "burst", &[("MALLOC_CONF", LAZY)], "muzzy_decay_ms:0", &[("MALLOC_CONF", PROMPT)]),
         ),
         (SMALL, start("jemalloc", "caches", &[], SMALL, &[("MALLOC_CONF", SMALL)])),
         ("MIMALLOC_DECOMMIT_DELAY", mimalloc),
-        (
-            DECOMMIT.0,
-            start("tcmalloc", "burst", &[], "TCMALLOC_AGGRESSIVE_DECOMMIT=t", &[DECOMMIT]),
-        ),
+        (DECOMMIT.0, start("tcmalloc", "burst", &[], "TCMALLOC_AGGRESSIVE_DECOMMIT=t", &[DECOMMIT])),
         (
             "ReleaseFreeMemory() after a rate of 0",
-            call(
-                "tcmalloc",
-                "burst",
-                "release",
-                &[("TCMALLOC_RELEASE_RATE", "0")],
-                "free spans are never returned",
-            ),
+            call("tcmalloc", "burst", "release", &[("TCMALLOC_RELEASE_RATE", "0")], "free spans are never returned"),
         ),
-        (
-            "ReleaseFreeMemory()",
-            call("tcmalloc", "burst", "release", &[], "MallocExtension::ReleaseFreeMemory()"),
-        ),
+        ("ReleaseFreeMemory()", call("tcmalloc", "burst", "release", &[], "MallocExtension::ReleaseFreeMemory()")),
         (
             CACHES.0,
             start(

@@ -150,8 +150,8 @@ fn run(case: &Case) -> Option<serde_json::Value> {
 fn said(case: &Case, subject: &Subject, options: &[&str]) -> serde_json::Value {
     let mut why = harness::ebb();
     let why = Finished::by(why.args(["why", "--json", &subject.pid()]).args(options));
-    let mut value: serde_json::Value = serde_json::from_str(&why.stdout)
-        .unwrap_or_else(|error| panic!("{}: {error}: {}", case.name, why.all()));
+    let mut value: serde_json::Value =
+        serde_json::from_str(&why.stdout).unwrap_or_else(|error| panic!("{}: {error}: {}", case.name, why.all()));
     // One look is a list of one.
     if let Some(first) = value.as_array_mut().and_then(Vec::pop) {
         value = first;
@@ -189,19 +189,13 @@ fn adds_up(diagnosis: &serde_json::Value, still: bool) -> Result<(), String> {
     let ledger = &diagnosis["ledger"];
     let lines = ledger["lines"].as_array().ok_or("no ledger")?;
     let sum: i64 = lines.iter().filter_map(|line| line["bytes"].as_i64()).sum();
-    let (total, remainder) = (
-        ledger["total"].as_i64().ok_or("no total")?,
-        ledger["remainder"].as_i64().ok_or("no remainder")?,
-    );
+    let (total, remainder) =
+        (ledger["total"].as_i64().ok_or("no total")?, ledger["remainder"].as_i64().ok_or("no remainder")?);
     if sum + remainder != total {
         return Err(format!("{sum} + {remainder} is not {total}"));
     }
     let most = total / 4 + 4_000_000;
-    if remainder.abs() <= most || !still {
-        Ok(())
-    } else {
-        Err(format!("a remainder of {remainder} in {total}"))
-    }
+    if remainder.abs() <= most || !still { Ok(()) } else { Err(format!("a remainder of {remainder} in {total}")) }
 }
 
 /// A folder that is not on tmpfs.
@@ -213,8 +207,7 @@ fn disk(folder: &tempfile::TempDir) -> PathBuf {
 
 /// True against reported causes, in Markdown.
 fn matrix(said: &[Said]) -> String {
-    let kinds: BTreeSet<&str> =
-        said.iter().flat_map(|said| [said.truth.as_str(), said.verdict.as_str()]).collect();
+    let kinds: BTreeSet<&str> = said.iter().flat_map(|said| [said.truth.as_str(), said.verdict.as_str()]).collect();
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for case in said {
         *counts.entry((&case.truth, &case.verdict)).or_default() += 1;

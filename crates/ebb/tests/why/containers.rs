@@ -58,8 +58,7 @@ impl Container {
         let bundle = subjects::bundle(&["opt"]);
         let tmp = bundle.path().join("rootfs/tmp");
         std::os::unix::fs::chown(tmp, Some(user), Some(user)).unwrap();
-        let capabilities: Vec<_> =
-            capabilities.split(' ').map(|name| format!("CAP_{name}")).collect();
+        let capabilities: Vec<_> = capabilities.split(' ').map(|name| format!("CAP_{name}")).collect();
         // Another user than root has none in force, as under docker.
         let in_force = if user == 0 { &capabilities[..] } else { &[] };
         let processes = match shared_with {

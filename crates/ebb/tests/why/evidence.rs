@@ -72,12 +72,7 @@ fn evidence(case: &str) -> Command {
 
 #[test]
 fn large_blocks_whose_mappings_are_split_are_live_blocks() {
-    for case in [
-        "huge-pages-from-the-second-page",
-        "a-part-locked",
-        "a-part-not-dumped",
-        "a-part-read-only",
-    ] {
+    for case in ["huge-pages-from-the-second-page", "a-part-locked", "a-part-not-dumped", "a-part-read-only"] {
         Said::by(&mut evidence(case)).assert_live(95 * MB);
     }
 }
@@ -128,9 +123,7 @@ fn a_v8_heap_is_as_large_as_node_says() {
     let said = Said::of(&subject);
     said.assert_verdict(NOT_HEAP, "anonymous");
     let managed = &said.value["snapshot"]["processes"][0]["managed"];
-    let differs = |figure: &str, from: &str| {
-        managed[figure].as_u64().unwrap().abs_diff(from.parse().unwrap())
-    };
+    let differs = |figure: &str, from: &str| managed[figure].as_u64().unwrap().abs_diff(from.parse().unwrap());
     assert!(differs("committed", total) < MB, "{managed}: {line}");
     assert!(differs("used", used) < 17 * MB, "{managed}: {line}");
     assert!(said.sentence().contains("in objects, collected or not"), "{}", said.sentence());
@@ -192,8 +185,7 @@ fn a_preloaded_library_that_lost_its_name_is_read() {
 
 /// A program that gets its memory from an allocator in a library of its own.
 fn with_engine(name: &str, flags: &[&str]) -> Said {
-    let library: PathBuf =
-        subjects::compiled(name, "engine.c", &[&["-shared", "-fPIC"], flags].concat());
+    let library: PathBuf = subjects::compiled(name, "engine.c", &[&["-shared", "-fPIC"], flags].concat());
     // The archive was made for programs, whose libraries have more room.
     let room = ("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=16384");
     Said::by(evidence("engine").arg(library).env(room.0, room.1))

@@ -42,9 +42,7 @@ fn what_cannot_be_looked_at_is_refused_with_one_line() {
 
     let mut child = Command::new("true").spawn().expect("true");
     let stat = format!("/proc/{}/stat", child.id());
-    wait_until("no zombie", || {
-        std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "))
-    });
+    wait_until("no zombie", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
     let why = output(harness::ebb().args(["why", &child.id().to_string()]));
     child.wait().expect("collected");
     harness::assert_refused(&why, USAGE, &["is a zombie", "has not reaped it"]);
@@ -69,8 +67,7 @@ fn a_command_is_started_looked_at_and_ended() {
     // Killed with its group; init may take a moment to collect it.
     let child = format!("/proc/{}/stat", why.stderr.trim());
     wait_until("it lives on", || {
-        !std::fs::read_to_string(&child)
-            .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+        !std::fs::read_to_string(&child).is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
     });
 }
 
@@ -109,7 +106,8 @@ fn a_process_of_another_user_namespace_is_named() {
     let program = folder.path().join("ebb");
     let line = format!("--user {} why -v {}", program.display(), subject.pid());
     let why = Finished::by(&mut nobody(&line));
-    let named = "it is in another user namespace. Run ebb as root outside the container, or as the process's user inside it.";
+    let named =
+        "it is in another user namespace. Run ebb as root outside the container, or as the process's user inside it.";
     assert!(why.stdout.contains(named), "{}", why.all());
 }
 
@@ -164,8 +162,7 @@ fn two_snapshots_tell_what_grew() {
     };
     let first = snap(&before);
     wait_until("the program does not leak", || snap(&after) > first + 24_000_000);
-    let diff =
-        |file: &std::path::Path| output(harness::ebb().arg("diff").args([before.as_path(), file]));
+    let diff = |file: &std::path::Path| output(harness::ebb().arg("diff").args([before.as_path(), file]));
     // The class of 5000 bytes.
     let grown = [" grew from ", "live blocks up to 5120 B", "Next: heaptrack -p"];
     Finished::of(&diff(&after)).expect(0, &grown, &[]);

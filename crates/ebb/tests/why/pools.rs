@@ -15,10 +15,7 @@ use crate::harness::subjects::{self, Cgroup};
 use crate::harness::{self, Finished, Subject, is_long};
 
 /// Sends requests to gunicorn from several threads until `is_enough` of the answers; answers by what was answered.
-fn load(
-    port: &str,
-    is_enough: impl Fn(&BTreeMap<String, u32>) -> bool + Sync,
-) -> BTreeMap<String, u32> {
+fn load(port: &str, is_enough: impl Fn(&BTreeMap<String, u32>) -> bool + Sync) -> BTreeMap<String, u32> {
     let end = Instant::now() + Duration::from_secs(300);
     let answers = Mutex::new(BTreeMap::new());
     let request = || -> std::io::Result<String> {
@@ -61,10 +58,7 @@ fn gunicorn(case: &str) -> (Subject, Option<String>) {
 
 fn pool(json: &Value) -> &Value {
     let pools = json[0]["workers"].as_array().expect("pools");
-    pools
-        .iter()
-        .find(|pool| pool["workers"].as_array().is_some_and(|it| it.len() >= 4))
-        .expect("a pool")
+    pools.iter().find(|pool| pool["workers"].as_array().is_some_and(|it| it.len() >= 4)).expect("a pool")
 }
 
 #[test]
@@ -147,11 +141,7 @@ fn what_one_more_worker_costs_is_what_the_limit_is_charged_for_it() {
     let bytes = |name: &str| room[name].as_u64().unwrap_or_else(|| panic!("{name}: {room}"));
     let each = bytes("each");
     assert!((20_000_000..23_000_000).contains(&each), "{room}");
-    assert_eq!(
-        bytes("fit_at_floor"),
-        (bytes("limit") - bytes("besides")) / bytes("floor"),
-        "{room}"
-    );
+    assert_eq!(bytes("fit_at_floor"), (bytes("limit") - bytes("besides")) / bytes("floor"), "{room}");
     let before = cgroup.usage();
     for _ in 0..4 {
         subject.tell();
@@ -218,8 +208,7 @@ fn a_python_program_with_an_array_freed_objects_and_threads() {
         mark(label, &python.pid());
     }
     let report = Finished::by(harness::ebb().args(["diff", "--json"]).arg(&life)).json();
-    let [first, array, freed, threads] = report["phases"].as_array().expect("phases").as_slice()
-    else {
+    let [first, array, freed, threads] = report["phases"].as_array().expect("phases").as_slice() else {
         panic!("{report:#}");
     };
     assert_eq!((&first["label"], &first["left"]), (&"imported".into(), &Value::Null));
@@ -240,20 +229,13 @@ fn a_python_program_with_an_array_freed_objects_and_threads() {
     }
 
     assert_eq!(suspect(threads, "stacks")["count"], 8, "{threads:#}");
-    assert!(
-        !is_out(threads, "stacks") && mb(&suspect(threads, "stacks")["bytes"]) > 4.0,
-        "{threads:#}"
-    );
+    assert!(!is_out(threads, "stacks") && mb(&suspect(threads, "stacks")["bytes"]) > 4.0, "{threads:#}");
     assert!(is_out(threads, blocks), "{threads:#}");
 
     let text = Finished::by(harness::ebb().arg("diff").arg(&life));
     let lines = ["imported  ", "\nfreed\n  ruled out: objects of the interpreter ("];
     text.expect(0, &lines, &[]);
-    assert!(
-        text.stdout.contains("has a part: blocks of 1 MiB or more (+33.6 MB, +1 block)"),
-        "{}",
-        text.stdout
-    );
+    assert!(text.stdout.contains("has a part: blocks of 1 MiB or more (+33.6 MB, +1 block)"), "{}", text.stdout);
 }
 
 #[test]

@@ -128,13 +128,10 @@ struct Apart {
 
 impl Apart {
     fn start(word: &str, case: &str) -> Option<Self> {
-        let cgroups =
-            [Cgroup::new(&format!("{word}-one"))?, Cgroup::new(&format!("{word}-other"))?];
+        let cgroups = [Cgroup::new(&format!("{word}-one"))?, Cgroup::new(&format!("{word}-other"))?];
         let (folder, name) = (harness::folder(), name(word));
         let program = subjects::copy(&folder, &name);
-        let subjects = cgroups
-            .each_ref()
-            .map(|it| Subject::start(&mut it.with(Command::new(&program).arg(case))));
+        let subjects = cgroups.each_ref().map(|it| Subject::start(&mut it.with(Command::new(&program).arg(case))));
         Some(Self { name, subjects, cgroups, folder })
     }
 

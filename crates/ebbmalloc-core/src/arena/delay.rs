@@ -34,10 +34,7 @@ impl Cost {
 
     /// The sums after one more tick. A tick that returned nothing counts too: its CPU time is part of the price.
     pub const fn after_tick(self, cpu_ns: u64, pages: u64) -> Self {
-        Self {
-            cpu_ns: (self.cpu_ns / 4 * 3).saturating_add(cpu_ns),
-            pages: (self.pages / 4 * 3).saturating_add(pages),
-        }
+        Self { cpu_ns: (self.cpu_ns / 4 * 3).saturating_add(cpu_ns), pages: (self.pages / 4 * 3).saturating_add(pages) }
     }
 
     /// Nanoseconds of CPU that returning a page and faulting it in again cost.
@@ -49,10 +46,7 @@ impl Cost {
 
 /// T in milliseconds, where a page of `page_bytes` costs `per_page_ns` to return and fault in again and
 /// `bytes_per_core` of memory are worth one processor.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "no longer than a bound of 64 bits, as compared just above"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "no longer than a bound of 64 bits, as compared just above")]
 pub const fn break_even_ms(per_page_ns: u64, page_bytes: usize, bytes_per_core: u64) -> u64 {
     let page_bytes = if page_bytes == 0 { 1 } else { page_bytes };
     let ns = per_page_ns as u128 * bytes_per_core as u128 / page_bytes as u128;
@@ -74,14 +68,10 @@ pub const MOST_PAUSE: u64 = 16;
 
 /// Time to the next tick after one that returned little: T, or longer if ticks of `cost_ns`, like the last,
 /// would take more than their share. In the last `elapsed_ms` the process has used `process_ns` otherwise.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "no longer than a bound of 64 bits, as compared just above"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "no longer than a bound of 64 bits, as compared just above")]
 pub const fn pause_ms(interval_ms: u64, elapsed_ms: u64, cost_ns: u64, process_ns: u64) -> u64 {
     let process_ns = if process_ns == 0 { 1 } else { process_ns };
-    let ms =
-        (cost_ns as u128 * SHARE as u128).saturating_mul(elapsed_ms as u128) / process_ns as u128;
+    let ms = (cost_ns as u128 * SHARE as u128).saturating_mul(elapsed_ms as u128) / process_ns as u128;
     let most_ms = interval_ms.saturating_mul(MOST_PAUSE);
     if ms < interval_ms as u128 {
         interval_ms
@@ -99,13 +89,7 @@ const MOST_FREED: u64 = 64 << 20;
 /// `freed` bytes of the last `elapsed_ms`, and `least` more. An eighth of the `resident` bytes ends it in any case, or
 /// `MOST_FREED` in a small heap: a program that frees much and takes it again at once may free all it has
 /// without a sign of it in what is usual.
-pub const fn freed_mark(
-    freed: u64,
-    elapsed_ms: u64,
-    pause_ms: u64,
-    resident: u64,
-    least: u64,
-) -> u64 {
+pub const fn freed_mark(freed: u64, elapsed_ms: u64, pause_ms: u64, resident: u64, least: u64) -> u64 {
     let elapsed_ms = if elapsed_ms == 0 { 1 } else { elapsed_ms };
     let usual = freed.saturating_mul(pause_ms) / elapsed_ms;
     let unusual = usual.saturating_mul(2).saturating_add(least);

@@ -143,12 +143,7 @@ impl Extents {
     ///
     /// # Safety
     /// `extent` is the head of a free extent of at least `skip + len` granules.
-    pub(super) unsafe fn carve_at(
-        &mut self,
-        extent: *mut Granule,
-        skip: u32,
-        len: u32,
-    ) -> *mut Granule {
+    pub(super) unsafe fn carve_at(&mut self, extent: *mut Granule, skip: u32, len: u32) -> *mut Granule {
         // SAFETY: the extent is free and long enough (fn contract), so all parts stay inside it; the lock is held
         // (`&mut self` comes from the lock's guard).
         unsafe {
@@ -210,14 +205,7 @@ impl Extents {
 
     /// [`Extents::free`]; `stale` is `STALE_INSIDE` if the descriptors between the first and the last
     /// may be resident.
-    unsafe fn free_as(
-        &mut self,
-        mut head: *mut Granule,
-        mut len: u32,
-        fill: Fill,
-        tick: u32,
-        mut stale: u8,
-    ) {
+    unsafe fn free_as(&mut self, mut head: *mut Granule, mut len: u32, fill: Fill, tick: u32, mut stale: u8) {
         // SAFETY: the granules are the caller's (fn contract); the neighbours are inside the region as checked, where every
         // first and last granule of a unit has a true kind and head.
         unsafe {
@@ -230,10 +218,7 @@ impl Extents {
             let (has_before, has_after) = self.neighbours(head, len);
             if has_after {
                 let after = head.wrapping_add(len as usize);
-                if (*after).kind == Kind::Free
-                    && (*after).fill == fill
-                    && self.may_join(head, len, (*after).len)
-                {
+                if (*after).kind == Kind::Free && (*after).fill == fill && self.may_join(head, len, (*after).len) {
                     self.unlink(after);
                     oldest = older(fill, oldest, (*after).oldest);
                     len += (*after).len;
@@ -243,10 +228,7 @@ impl Extents {
             if has_before {
                 let last = head.wrapping_sub(1);
                 let before = (*last).head;
-                if (*last).kind == Kind::Free
-                    && (*before).fill == fill
-                    && self.may_join(before, (*before).len, len)
-                {
+                if (*last).kind == Kind::Free && (*before).fill == fill && self.may_join(before, (*before).len, len) {
                     self.unlink(before);
                     oldest = older(fill, oldest, (*before).oldest);
                     len += (*before).len;
@@ -292,9 +274,8 @@ impl Extents {
         // SAFETY: `head` is a valid descriptor (fn contract), and the arena's lock is held (`&self` comes from the
         // guard).
         let base = unsafe { (*head).base };
-        let region = self.regions[..self.count]
-            .iter()
-            .find(|region| base.wrapping_sub(region.base) < region.granules * GRANULE);
+        let region =
+            self.regions[..self.count].iter().find(|region| base.wrapping_sub(region.base) < region.granules * GRANULE);
         region.map_or((false, false), |region| {
             let index = (base - region.base) / GRANULE;
             (index > region.abandoned, index + (len as usize) < region.top)

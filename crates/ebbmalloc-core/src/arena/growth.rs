@@ -30,13 +30,7 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block, and `size` is at least its size.
-    pub unsafe fn move_large<O: Os>(
-        &self,
-        os: &O,
-        head: *mut Granule,
-        size: usize,
-        tick: u32,
-    ) -> Option<usize> {
+    pub unsafe fn move_large<O: Os>(&self, os: &O, head: *mut Granule, size: usize, tick: u32) -> Option<usize> {
         // SAFETY: the block is live and the caller's (fn contract), so its descriptor does not change meanwhile.
         let (old_start, old_bytes) = unsafe {
             if !self.end_guard(os, head) {
@@ -44,9 +38,8 @@ impl Arena {
             }
             ((*head).base, usize_of((*head).bits))
         };
-        let new = self
-            .allocate_to_grow(os, size, tick)
-            .or_else(|| self.allocate_large(os, size, 1, tick, Wait::Yes))?;
+        let new =
+            self.allocate_to_grow(os, size, tick).or_else(|| self.allocate_large(os, size, 1, tick, Wait::Yes))?;
         // SAFETY: the old block is live until it is freed below.
         unsafe { self.end_huge_pages(os, head, 0) };
         // A huge page that moves to where none fits stays whole, in pieces that lie apart.
@@ -60,11 +53,7 @@ impl Arena {
         if !by_pages {
             // SAFETY: the old block is the caller's, the new one was just made and is no shorter.
             unsafe {
-                core::ptr::copy_nonoverlapping(
-                    old_start as *const u8,
-                    new.start as *mut u8,
-                    old_bytes,
-                );
+                core::ptr::copy_nonoverlapping(old_start as *const u8, new.start as *mut u8, old_bytes);
             }
         }
         if by_pages && huge {

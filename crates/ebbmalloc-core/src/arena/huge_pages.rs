@@ -71,9 +71,7 @@ impl Arena {
             return;
         }
         let frames = &self.frames;
-        let (Some(spared), false) =
-            (spared(frames, bytes, zeroed), frames.scarce.load(Ordering::Relaxed))
-        else {
+        let (Some(spared), false) = (spared(frames, bytes, zeroed), frames.scarce.load(Ordering::Relaxed)) else {
             return;
         };
         let start = (base + spared).next_multiple_of(HUGE_PAGE);
@@ -96,9 +94,8 @@ impl Arena {
     /// the advice does no harm.
     pub(super) unsafe fn end_huge_pages<O: Os>(&self, os: &O, head: *mut Granule, kept: usize) {
         // SAFETY: the descriptor is valid (fn contract); of a live block only its owner changes these fields.
-        let (base, len, bytes, fill, asked) = unsafe {
-            ((*head).base, (*head).len as usize, usize_of((*head).bits), (*head).fill, (*head).free)
-        };
+        let (base, len, bytes, fill, asked) =
+            unsafe { ((*head).base, (*head).len as usize, usize_of((*head).bits), (*head).fill, (*head).free) };
         if bytes < HUGE_PAGE || kept >= len {
             return;
         }
@@ -118,9 +115,7 @@ impl Arena {
     /// A block that began without pages ends: was it filled?
     fn learn<O: Os>(&self, os: &O, base: usize, bytes: usize) {
         let page = os.page_bytes();
-        let filled = (1..=4)
-            .filter(|part| os.is_resident(base + bytes / 4 / page * page * part - page))
-            .count();
+        let filled = (1..=4).filter(|part| os.is_resident(base + bytes / 4 / page * page * part - page)).count();
         let evidence = evidence(&self.frames, bytes);
         let before = evidence.load(Ordering::Relaxed);
         let now = match filled {
@@ -160,10 +155,7 @@ impl Arena {
         granules: u32,
         before: &mut usize,
     ) -> Option<*mut Granule> {
-        if extents.limited
-            || self.frames.scarce.load(Ordering::Relaxed)
-            || !os.asks_for_huge_pages()
-        {
+        if extents.limited || self.frames.scarce.load(Ordering::Relaxed) || !os.asks_for_huge_pages() {
             return None;
         }
         // SAFETY: the lock is held (`extents` comes from its guard).

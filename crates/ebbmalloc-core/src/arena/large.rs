@@ -114,8 +114,7 @@ impl Arena {
         unsafe {
             self.ask_for_huge_pages(os, head, zeroed);
             let (bytes, room) = (usize_of((*head).bits), (*head).len as usize * GRANULE);
-            if (*head).seen == WANTS_GUARD && bytes < room && os.guard((*head).base + bytes, false)
-            {
+            if (*head).seen == WANTS_GUARD && bytes < room && os.guard((*head).base + bytes, false) {
                 (*head).seen = HAS_GUARD;
             }
         }
@@ -145,14 +144,7 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is the descriptor of the granule that `address` lies in.
-    pub unsafe fn free_large<O: Os>(
-        &self,
-        os: &O,
-        head: *mut Granule,
-        address: usize,
-        tick: u32,
-        wait: Wait,
-    ) -> bool {
+    pub unsafe fn free_large<O: Os>(&self, os: &O, head: *mut Granule, address: usize, tick: u32, wait: Wait) -> bool {
         // SAFETY: `head` is the descriptor that the block lies in (fn contract); the block is the caller's until it
         // is freed below.
         unsafe {
@@ -245,13 +237,7 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is the descriptor of a live large block.
-    pub unsafe fn resize_large<O: Os>(
-        &self,
-        os: &O,
-        head: *mut Granule,
-        size: usize,
-        tick: u32,
-    ) -> bool {
+    pub unsafe fn resize_large<O: Os>(&self, os: &O, head: *mut Granule, size: usize, tick: u32) -> bool {
         if !is_possible(size, 1) {
             return false;
         }
@@ -290,8 +276,7 @@ impl Arena {
             if granules > old_len {
                 self.note_growth(&mut extents);
             } else if granules < old_len {
-                self.freed_bytes
-                    .fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
+                self.freed_bytes.fetch_add((old_len - granules) as usize * GRANULE, Ordering::Relaxed);
                 let rest = head.wrapping_add(granules as usize);
                 (*rest).base = (*head).base + granules as usize * GRANULE;
                 extents.free(rest, old_len - granules, Fill::Dirty, tick);
@@ -404,8 +389,7 @@ pub(super) unsafe fn forget_abandoned<O: Os>(os: &O, head: *mut Granule) {
     unsafe {
         (*head).flags |= FREE_PENDING;
         // Where the kernel refuses they stay.
-        let _ =
-            os.discard(&[PageRun { start: (*head).base, bytes: (*head).len as usize * GRANULE }]);
+        let _ = os.discard(&[PageRun { start: (*head).base, bytes: (*head).len as usize * GRANULE }]);
     }
 }
 

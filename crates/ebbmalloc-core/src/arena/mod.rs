@@ -209,14 +209,7 @@ impl Arena {
     ///
     /// # Safety
     /// `head` is a slab from [`Arena::allocate_slab`] with no slot in use, on no list of its bin.
-    pub unsafe fn free_slab(
-        &self,
-        extents: &mut Extents,
-        head: *mut Granule,
-        granules: u32,
-        fill: Fill,
-        tick: u32,
-    ) {
+    pub unsafe fn free_slab(&self, extents: &mut Extents, head: *mut Granule, granules: u32, fill: Fill, tick: u32) {
         // SAFETY: the slab came from this arena, has no slot in use and is on no list (fn contract), so its granules
         // are the caller's.
         unsafe {

@@ -53,15 +53,7 @@ impl<O: Os> OwnSpace<'_, O> {
         let (mut zero, mut commit) = (false, true);
         // SAFETY: as jemalloc's interface says: no address wanted, both flags are ours.
         let start = unsafe {
-            alloc(
-                self.hooks,
-                core::ptr::null_mut(),
-                bytes,
-                align,
-                &raw mut zero,
-                &raw mut commit,
-                self.index,
-            )
+            alloc(self.hooks, core::ptr::null_mut(), bytes, align, &raw mut zero, &raw mut commit, self.index)
         };
         if start.is_null() {
             return Err(OsError::OutOfMemory);
@@ -104,9 +96,7 @@ impl<O: Os> OwnSpace<'_, O> {
         let address = start as *mut c_void;
         // SAFETY: the range is as `alloc` gave it, and no thread uses it any more.
         unsafe {
-            let stays = hooks
-                .dalloc
-                .is_none_or(|dalloc| dalloc(self.hooks, address, bytes, true, self.index));
+            let stays = hooks.dalloc.is_none_or(|dalloc| dalloc(self.hooks, address, bytes, true, self.index));
             if stays && let Some(destroy) = hooks.destroy {
                 destroy(self.hooks, address, bytes, true, self.index);
             }
@@ -118,9 +108,7 @@ impl<O: Os> OwnSpace<'_, O> {
         let address = run.start as *mut c_void;
         let goes = |hook: Option<crate::os::hooks::OnPages>| {
             // SAFETY: the run is in memory of `alloc`'s and no thread uses it.
-            hook.is_some_and(|hook| unsafe {
-                !hook(self.hooks, address, run.bytes, 0, run.bytes, self.index)
-            })
+            hook.is_some_and(|hook| unsafe { !hook(self.hooks, address, run.bytes, 0, run.bytes, self.index) })
         };
         if goes(hooks.decommit) {
             // Usable again at once, so that the thread that takes the pages next need not ask. A program whose

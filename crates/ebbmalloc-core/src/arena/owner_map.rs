@@ -59,9 +59,7 @@ impl OwnerMap {
             return Err(OsError::Invalid);
         }
         for unit in start / UNIT..(start + bytes) / UNIT {
-            self.entry(os, metadata, unit)
-                .ok_or(OsError::OutOfMemory)?
-                .store(owner + 1, Ordering::Relaxed);
+            self.entry(os, metadata, unit).ok_or(OsError::OutOfMemory)?.store(owner + 1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -100,8 +98,7 @@ fn node<'a, N, O: Os>(os: &O, metadata: &Metadata, place: &'a AtomicPtr<N>) -> O
     let made = piece.cast::<N>();
     // SAFETY: the piece is ours and long enough; zeros are empty entries of either node.
     unsafe { made.write_bytes(0, 1) };
-    let swap =
-        place.compare_exchange(null_mut(), made.as_ptr(), Ordering::AcqRel, Ordering::Acquire);
+    let swap = place.compare_exchange(null_mut(), made.as_ptr(), Ordering::AcqRel, Ordering::Acquire);
     match swap {
         // SAFETY: published just now, for ever.
         Ok(_) => Some(unsafe { made.as_ref() }),

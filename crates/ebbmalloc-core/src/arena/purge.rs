@@ -7,9 +7,7 @@
 
 use super::Arena;
 use super::extents::Extents;
-use super::granule::{
-    FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, inner_descriptors, mark_ends,
-};
+use super::granule::{FREE_PENDING, Fill, Granule, Kind, TAIL_LEAVING, TAIL_LISTED, inner_descriptors, mark_ends};
 use crate::base::exact::usize_of;
 use crate::base::list::Walk;
 use crate::base::lock::assert_none_held;
@@ -292,9 +290,7 @@ impl Extents {
             match item.part {
                 Part::Tail => {
                     (*item.head).flags &= !TAIL_LEAVING;
-                    if (*item.head).flags & FREE_PENDING != 0
-                        && !cfg!(ebb_mutation = "pending_free")
-                    {
+                    if (*item.head).flags & FREE_PENDING != 0 && !cfg!(ebb_mutation = "pending_free") {
                         self.free(item.head, item.len, Fill::Dirty, now);
                     }
                 }

@@ -106,16 +106,10 @@ impl Region {
     /// alignment. No descriptor is written, whatever the length: each reads as zero, which is [`Kind::Unused`].
     ///
     /// [`Kind::Unused`]: super::granule::Kind::Unused
-    pub fn grow<O: Os>(
-        &mut self,
-        os: &O,
-        granules: u32,
-        align: u32,
-    ) -> Result<(usize, usize), NoGrowth> {
+    pub fn grow<O: Os>(&mut self, os: &O, granules: u32, align: u32) -> Result<(usize, usize), NoGrowth> {
         let (granules, align_bytes) = (granules as usize, align as usize * GRANULE);
         let top_address = self.base + self.top * GRANULE;
-        let first_address =
-            top_address.checked_next_multiple_of(align_bytes).ok_or(NoGrowth::Full)?;
+        let first_address = top_address.checked_next_multiple_of(align_bytes).ok_or(NoGrowth::Full)?;
         let first = (first_address - self.base) / GRANULE;
         let end = first.checked_add(granules).ok_or(NoGrowth::Full)?;
         if end > self.granules {
@@ -125,9 +119,7 @@ impl Region {
             let step = (self.committed / 4).next_power_of_two().clamp(STEPS.0, STEPS.1);
             let goal = end.next_multiple_of(step).min(self.granules);
             // The kernel may have less memory left than a whole step.
-            self.commit_to(os, goal)
-                .or_else(|_| self.commit_to(os, end))
-                .map_err(NoGrowth::Refused)?;
+            self.commit_to(os, goal).or_else(|_| self.commit_to(os, end)).map_err(NoGrowth::Refused)?;
         }
         let skipped = self.top;
         self.top = end;
@@ -141,8 +133,7 @@ impl Region {
         if result.is_err() {
             // A thousandth of a block that no machine has is more than a limit may have left.
             let map = undo_commit(os, self.map, map_before, self.map_committed);
-            let descriptors =
-                undo_commit(os, self.descriptors, descriptors_before, self.descriptors_committed);
+            let descriptors = undo_commit(os, self.descriptors, descriptors_before, self.descriptors_committed);
             (self.map_committed, self.descriptors_committed) = (map, descriptors);
         }
         result

@@ -177,9 +177,7 @@ impl Extents {
 
     fn overlaps(&self, region: &Region) -> bool {
         let end = |region: &Region| region.base + region.granules * GRANULE;
-        self.regions[..self.count]
-            .iter()
-            .any(|other| other.base < end(region) && region.base < end(other))
+        self.regions[..self.count].iter().any(|other| other.base < end(region) && region.base < end(other))
     }
 }
 

@@ -70,8 +70,7 @@ impl Arena {
 
     /// Whether the heap has grown up to the mark; true once for each time.
     pub fn take_growth(&self) -> bool {
-        self.attention() & GROWN != 0
-            && self.freed_bytes.fetch_and(!GROWN, SeamOrdering::Relaxed) & GROWN != 0
+        self.attention() & GROWN != 0 && self.freed_bytes.fetch_and(!GROWN, SeamOrdering::Relaxed) & GROWN != 0
     }
 
     /// Whether [`Arena::purge`] would find pages to return.

@@ -161,8 +161,7 @@ mod tests {
 
     #[test]
     fn best_fit_agrees_with_a_sorted_set_at_every_step() {
-        let mut nodes: Vec<Box<Granule>> =
-            (1..200).map(|i| Box::new(Granule::new(i << 16))).collect();
+        let mut nodes: Vec<Box<Granule>> = (1..200).map(|i| Box::new(Granule::new(i << 16))).collect();
         let mut extents = BestFit::<Granule>::new();
         let mut model = std::collections::BTreeSet::new();
         let mut seed = 1u64;

@@ -60,9 +60,8 @@ impl Frames {
 
     /// Whether a huge page may be in the range.
     pub fn may_be_huge(&self, start: usize, end: usize) -> bool {
-        frames(start, end).any(|frame| {
-            self.bit(frame).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
-        })
+        frames(start, end)
+            .any(|frame| self.bit(frame).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0))
     }
 
     /// [`Os::discard`]. Huge pages that a run cuts are split first; none is left where it was.
@@ -86,8 +85,7 @@ impl Frames {
         let mut settled = false;
         for frame in frames(run.start, end) {
             let marked = self.bit(frame).is_some_and(|(word, bit)| {
-                word.load(Ordering::Relaxed) & bit != 0
-                    && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+                word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
             });
             if !marked {
                 continue;
@@ -127,8 +125,8 @@ impl Frames {
         // Release pairs with the acquire in `bit`: the base is there.
         let (order, failed) = (Ordering::Release, Ordering::Relaxed);
         // SAFETY: reserved just above.
-        let made = unsafe { os.commit(map, MAP_BYTES) }.is_ok()
-            && self.map.compare_exchange(0, map, order, failed).is_ok();
+        let made =
+            unsafe { os.commit(map, MAP_BYTES) }.is_ok() && self.map.compare_exchange(0, map, order, failed).is_ok();
         if !made {
             // SAFETY: no other thread knows it.
             unsafe { os.release(map, MAP_BYTES) };

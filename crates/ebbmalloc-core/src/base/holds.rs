@@ -32,8 +32,7 @@ mod on {
     /// Holds of each rank so far.
     static COUNT: [AtomicUsize; RANKS] = [const { AtomicUsize::new(0) }; RANKS];
     /// How long each was, in ticks of the processor's counter.
-    static TICKS: [[AtomicU32; MOST]; RANKS] =
-        [const { [const { AtomicU32::new(0) }; MOST] }; RANKS];
+    static TICKS: [[AtomicU32; MOST]; RANKS] = [const { [const { AtomicU32::new(0) }; MOST] }; RANKS];
 
     /// A hold of a lock under way.
     pub struct Held {

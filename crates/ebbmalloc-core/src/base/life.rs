@@ -80,13 +80,8 @@ impl Life {
 
     /// Starts the thread by `clone`, which lets the kernel write its id into the word and clear that at its end. The
     /// caller has signals blocked: a handler that came in here and held would wait for its own thread.
-    pub fn start<'a>(
-        &'a self,
-        futex: &impl Futex,
-        clone: impl FnOnce(&'a AtomicU32) -> bool,
-    ) -> Start {
-        if self.thread.compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
+    pub fn start<'a>(&'a self, futex: &impl Futex, clone: impl FnOnce(&'a AtomicU32) -> bool) -> Start {
+        if self.thread.compare_exchange(0, STARTING, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return Start::Needless;
         }
         // Partner: the fence in `begin_hold`.

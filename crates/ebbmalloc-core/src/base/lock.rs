@@ -89,10 +89,7 @@ impl<T> Lock<T> {
         for _ in 0..TRIES {
             (0..pauses).for_each(|_| spin_hint());
             if self.state.load(Ordering::Relaxed) == FREE
-                && self
-                    .state
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
+                && self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 return;
             }
@@ -151,8 +148,7 @@ impl<T> Lock<T> {
     }
 
     fn unlock<O: Os>(&self, os: &O) {
-        let order =
-            if cfg!(ebb_mutation = "lock_release") { Ordering::Relaxed } else { Ordering::Release };
+        let order = if cfg!(ebb_mutation = "lock_release") { Ordering::Relaxed } else { Ordering::Release };
         if self.state.swap(FREE, order) == CONTENDED {
             #[cfg(not(loom))]
             os.wake(&self.state, 1);
@@ -227,9 +223,7 @@ mod order {
     }
 
     pub fn assert_none_held() {
-        HELD.with_borrow(|held| {
-            assert!(held.is_empty(), "the kernel is called with {held:?} held")
-        });
+        HELD.with_borrow(|held| assert!(held.is_empty(), "the kernel is called with {held:?} held"));
     }
 
     pub fn giving(rank: Rank) {

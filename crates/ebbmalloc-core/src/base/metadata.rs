@@ -319,12 +319,7 @@ impl Pool {
     }
 
     /// Takes up to a batch of idle blocks out of their list; with `first`, counts a pass.
-    fn take_idle(
-        &mut self,
-        leaving: &mut [*mut Block; BATCH],
-        force: bool,
-        first: bool,
-    ) -> (usize, bool) {
+    fn take_idle(&mut self, leaving: &mut [*mut Block; BATCH], force: bool, first: bool) -> (usize, bool) {
         let (mut count, mut more) = (0, false);
         self.passes = self.passes.wrapping_add(u32::from(first));
         let mut at = self.idle.first;

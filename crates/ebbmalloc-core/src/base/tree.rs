@@ -198,10 +198,7 @@ impl<N: Node, O: Order<N>> Tree<N, O> {
     pub unsafe fn has_other(&self, node: *mut N) -> bool {
         let root = self.root;
         // SAFETY: every node is a valid descriptor under the caller's lock.
-        unsafe {
-            !root.is_null()
-                && (root != node || !(*N::left(root)).is_null() || !(*N::right(root)).is_null())
-        }
+        unsafe { !root.is_null() && (root != node || !(*N::left(root)).is_null() || !(*N::right(root)).is_null()) }
     }
 
     /// Takes all units of `other`, which is empty afterwards: at once if nothing was here, else one by one.
@@ -261,9 +258,7 @@ impl<N: Node, O: Order<N>> Tree<N, O> {
             // SAFETY: every node is a valid descriptor under the caller's lock.
             unsafe {
                 for child in [*N::left(at), *N::right(at)] {
-                    assert!(
-                        child.is_null() || priority(N::address(child)) <= priority(N::address(at))
-                    );
+                    assert!(child.is_null() || priority(N::address(child)) <= priority(N::address(at)));
                 }
                 let left = walk::<N, O>(*N::left(at), visit, previous);
                 let key = O::key(at);
@@ -291,8 +286,7 @@ mod tests {
 
     #[test]
     fn by_address_agrees_with_a_sorted_set_at_every_step() {
-        let mut nodes: Vec<Box<Granule>> =
-            (1..100).map(|i| Box::new(Granule::new(i << 16))).collect();
+        let mut nodes: Vec<Box<Granule>> = (1..100).map(|i| Box::new(Granule::new(i << 16))).collect();
         let mut trees = [Tree::<Granule, ByAddress>::new(), Tree::new()];
         let mut models = [(); 2].map(|()| std::collections::BTreeSet::new());
         let mut seed = 7;

@@ -53,17 +53,11 @@ impl Bins {
     }
 
     /// Fills `out` with slots of `class` for a cache, from the arena that it is on; returns how many.
-    pub(super) fn refill<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        cache: &Cache,
-        class: usize,
-        out: &mut [Entry],
-    ) -> usize {
+    pub(super) fn refill<O: Os>(&self, supply: &Supply<O>, cache: &Cache, class: usize, out: &mut [Entry]) -> usize {
         match self.explicit.get(cache.home()) {
-            Some(arena) => self.explicit.with(arena, supply, |supply| {
-                arena.bin(class).take(supply, class, EXPLICIT, out, Wait::Yes)
-            }),
+            Some(arena) => self
+                .explicit
+                .with(arena, supply, |supply| arena.bin(class).take(supply, class, EXPLICIT, out, Wait::Yes)),
             None => {
                 let shard = cache.shard();
                 let bin = self.get(shard as usize, class);
@@ -81,13 +75,7 @@ impl Bins {
 
     /// Fills `out` with blocks that fit `class`, made of free slots of smaller classes on pages that
     /// are resident ([`lend`](crate::slab::lend)); returns how many.
-    fn borrow<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        class: usize,
-        shard: u8,
-        out: &mut [*mut u8],
-    ) -> usize {
+    fn borrow<O: Os>(&self, supply: &Supply<O>, class: usize, shard: u8, out: &mut [*mut u8]) -> usize {
         let mut lent = 0;
         // The largest first: a block of few slots.
         for lender in (1..class).rev() {
@@ -107,13 +95,7 @@ impl Bins {
     ///
     /// # Safety
     /// The block lies in the slab.
-    pub unsafe fn take_back<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        head: *mut Granule,
-        block: Entry,
-        wait: Wait,
-    ) -> bool {
+    pub unsafe fn take_back<O: Os>(&self, supply: &Supply<O>, head: *mut Granule, block: Entry, wait: Wait) -> bool {
         // SAFETY: the block lies in the slab (fn contract), whose head is valid; what a slab's descriptor says does not change.
         unsafe {
             let (shard, class) = ((*head).shard as usize % SHARDS, (*head).class as usize);
@@ -127,14 +109,7 @@ impl Bins {
     ///
     /// # Safety
     /// The byte map says `class` for each of them.
-    pub unsafe fn put<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        class: usize,
-        slots: &[Entry],
-        age: Age,
-        wait: Wait,
-    ) -> usize {
+    pub unsafe fn put<O: Os>(&self, supply: &Supply<O>, class: usize, slots: &[Entry], age: Age, wait: Wait) -> usize {
         let mut done = 0;
         for chunk in slots.chunks(BATCH) {
             let mut returned = Returned { slots: chunk, left: mask(0, u32_of(chunk.len())) };
@@ -173,9 +148,9 @@ impl Bins {
             }
             let bin = (class, (*slab).shard);
             match self.owner_of(slab, first) {
-                Some(arena) => self.explicit.with(arena, supply, |supply| {
-                    arena.bin(class).put(supply, bin, returned, age, wait)
-                }),
+                Some(arena) => {
+                    self.explicit.with(arena, supply, |supply| arena.bin(class).put(supply, bin, returned, age, wait))
+                }
                 None => {
                     let own = self.get(bin.1 as usize % SHARDS, class);
                     own.put(supply, bin, returned, age, wait)

@@ -169,11 +169,7 @@ impl Cache {
     pub unsafe fn make(place: NonNull<Self>, shard: u8, explicit: bool) {
         // SAFETY: the place is long enough, aligned and the caller's alone (fn contract).
         unsafe {
-            place.write(Self {
-                shard: core::sync::atomic::AtomicU8::new(shard),
-                explicit,
-                ..Self::none()
-            });
+            place.write(Self { shard: core::sync::atomic::AtomicU8::new(shard), explicit, ..Self::none() });
             let cache = place.as_ref();
             cache.stacks.with_mut(|stacks| {
                 for class in 1..=CLASSES {
@@ -286,11 +282,7 @@ impl Cache {
 
     /// Purger, after the barrier: whether the cache is now its own.
     pub fn seize(&self) -> bool {
-        let order = if cfg!(ebb_mutation = "seize_acquire") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = if cfg!(ebb_mutation = "seize_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         self.in_use.load(order) == 0 || cfg!(ebb_mutation = "seize_check")
     }
 
@@ -303,11 +295,7 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
-    pub unsafe fn with_stack<R>(
-        &self,
-        class: usize,
-        work: impl FnOnce(&mut Stack, &mut Demand) -> R,
-    ) -> R {
+    pub unsafe fn with_stack<R>(&self, class: usize, work: impl FnOnce(&mut Stack, &mut Demand) -> R) -> R {
         self.stacks.with_mut(|stacks| {
             self.demand.with_mut(|demand| {
                 // SAFETY: the caller has the cache to itself; `class` is a class number.

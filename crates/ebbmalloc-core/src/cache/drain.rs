@@ -53,12 +53,7 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered or seized the cache.
-    pub unsafe fn drain<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        bins: &Bins,
-        all: bool,
-    ) -> (usize, usize) {
+    pub unsafe fn drain<O: Os>(&self, supply: &Supply<O>, bins: &Bins, all: bool) -> (usize, usize) {
         let mut drain = Drain::new(all);
         // SAFETY: the caller has entered or seized the cache (fn contract), so stacks and words are its alone.
         while !unsafe { self.drain_some(supply, bins, &mut drain, &mut { usize::MAX }) } {}
@@ -86,13 +81,7 @@ impl Cache {
                 self.with_stack(class, |stack, demand| {
                     for slot in recalled {
                         if stack.top == stack.full {
-                            bins.put(
-                                supply,
-                                class,
-                                core::slice::from_ref(slot),
-                                Age::Fresh,
-                                Wait::Yes,
-                            );
+                            bins.put(supply, class, core::slice::from_ref(slot), Age::Fresh, Wait::Yes);
                         } else {
                             *stack.top = *slot;
                             stack.top = stack.top.wrapping_add(1);

@@ -23,9 +23,7 @@ use crate::slab::shape::Shape;
 use crate::slab::slab::Slab;
 use crate::slab::sweep::Sweep;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering,
-};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 /// Bytes of a name with its NUL.
 pub const NAME_BYTES: usize = 32;
@@ -194,9 +192,7 @@ impl ExplicitArena {
         if self.decay_ms() == 0 {
             return freed;
         }
-        self.decay_ms() > 0
-            && !self.hooks().is_null()
-            && self.tended.swap(tick, Ordering::Relaxed) != tick
+        self.decay_ms() > 0 && !self.hooks().is_null() && self.tended.swap(tick, Ordering::Relaxed) != tick
     }
 
     /// One pass over its slabs and extents; with `force` everything free goes.

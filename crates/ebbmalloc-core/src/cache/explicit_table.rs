@@ -253,9 +253,7 @@ impl ExplicitArenas {
 
     /// Whether no thread holds one of these locks.
     pub fn is_at_rest(&self) -> bool {
-        let is_held = |arena: &ExplicitArena| {
-            arena.arena.is_held() || arena.bins().any(|(_, bin)| bin.raw().is_held())
-        };
+        let is_held = |arena: &ExplicitArena| arena.arena.is_held() || arena.bins().any(|(_, bin)| bin.raw().is_held());
         !self.ends.is_held() && !self.all().any(is_held)
     }
 

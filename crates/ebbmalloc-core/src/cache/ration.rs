@@ -110,12 +110,7 @@ impl Cache {
         unsafe { self.set_rations(QUICK_CLASSES, usize::MAX, null_mut()) };
     }
 
-    unsafe fn set_rations(
-        &self,
-        quick: [u8; QUICK_MAX / QUANTUM + 1],
-        unrationed: usize,
-        rations: *mut Rations,
-    ) {
+    unsafe fn set_rations(&self, quick: [u8; QUICK_MAX / QUANTUM + 1], unrationed: usize, rations: *mut Rations) {
         // SAFETY: the callers have entered the cache, on the thread that owns it.
         unsafe {
             self.rations.with_mut(|word| *word = rations.cast());
@@ -135,11 +130,7 @@ impl Cache {
 
     /// Calls `work` with the top and the bottom of a class's ration. The caller has entered or seized the
     /// cache.
-    fn with_ration<R>(
-        &self,
-        class: usize,
-        work: impl FnOnce(&mut *mut Entry, &mut *mut Entry) -> R,
-    ) -> R {
+    fn with_ration<R>(&self, class: usize, work: impl FnOnce(&mut *mut Entry, &mut *mut Entry) -> R) -> R {
         debug_assert!((1..=RATIONED).contains(&class));
         // SAFETY: the caller has the cache to itself.
         self.stacks.with_mut(|stacks| unsafe {
@@ -207,12 +198,7 @@ impl Cache {
     ///
     /// # Safety
     /// As for [`Cache::ahead`].
-    pub(super) unsafe fn pop_ration<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        bins: &Bins,
-        class: usize,
-    ) -> *mut u8 {
+    pub(super) unsafe fn pop_ration<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize) -> *mut u8 {
         // SAFETY: the owner has entered the cache, which is rationed (contract of `ahead`).
         unsafe {
             if self.ration_len(class) == 0 {

@@ -53,18 +53,11 @@ unsafe impl Send for Caches {}
 
 impl Registry {
     /// Where in a registry the address of the first cache is.
-    pub const FIRST: usize = core::mem::offset_of!(Self, list)
-        + Lock::<Caches>::VALUE
-        + core::mem::offset_of!(Caches, first);
+    pub const FIRST: usize =
+        core::mem::offset_of!(Self, list) + Lock::<Caches>::VALUE + core::mem::offset_of!(Caches, first);
 
-    const EMPTY: Caches = Caches {
-        first: null_mut(),
-        count: 0,
-        next_shard: 0,
-        frozen: false,
-        cursor: null_mut(),
-        drains: 0,
-    };
+    const EMPTY: Caches =
+        Caches { first: null_mut(), count: 0, next_shard: 0, frozen: false, cursor: null_mut(), drains: 0 };
 
     initialiser! {
         /// No cache yet.
@@ -82,12 +75,7 @@ impl Registry {
 
     /// Makes a cache for the calling thread: its shard is that of `processor`, or the next one in turn.
     /// `None` if there is no memory.
-    pub fn attach<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        shards: usize,
-        processor: Option<usize>,
-    ) -> Option<NonNull<Cache>> {
+    pub fn attach<O: Os>(&self, supply: &Supply<O>, shards: usize, processor: Option<usize>) -> Option<NonNull<Cache>> {
         self.add(supply, shards, processor, false)
     }
 
@@ -138,8 +126,7 @@ impl Registry {
     pub unsafe fn leave<O: Os>(&self, supply: &Supply<O>, bins: &Bins, cache: NonNull<Cache>) {
         let is_kept = |left: &AtomicPtr<Cache>| {
             let (free, order) = (null_mut(), Ordering::Relaxed);
-            left.load(order).is_null()
-                && left.compare_exchange(free, cache.as_ptr(), Ordering::Release, order).is_ok()
+            left.load(order).is_null() && left.compare_exchange(free, cache.as_ptr(), Ordering::Release, order).is_ok()
         };
         // SAFETY: the calling thread owns the cache (fn contract), and has entered it where that is asked for.
         unsafe {
@@ -217,13 +204,7 @@ impl Registry {
     ///
     /// It goes in steps, each of which claims a few caches with one barrier and works for some microseconds; in between the lock
     /// is free, so that threads can come and go. A drain that begins meanwhile takes this one's place.
-    pub fn drain<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        bins: &Bins,
-        all: bool,
-        own: Option<&Cache>,
-    ) -> Drained {
+    pub fn drain<O: Os>(&self, supply: &Supply<O>, bins: &Bins, all: bool, own: Option<&Cache>) -> Drained {
         let mut drained = Drained::default();
         let mut caches = self.list.lock(supply.os);
         caches.cursor = caches.first;
@@ -258,12 +239,7 @@ impl Registry {
     }
 
     /// Tells of each cache the bytes in it, 0 where it cannot be looked at, and whether it is a thread's.
-    pub fn by_cache<O: Os>(
-        &self,
-        os: &O,
-        own: Option<&Cache>,
-        mut tell: impl FnMut(&Cache, usize, bool),
-    ) {
+    pub fn by_cache<O: Os>(&self, os: &O, own: Option<&Cache>, mut tell: impl FnMut(&Cache, usize, bool)) {
         self.for_each_seized(os, own, |cache, taken| {
             // SAFETY: seized by `for_each_seized`, or entered by the caller.
             let bytes = if taken { unsafe { cache.bytes() } } else { 0 };
@@ -300,12 +276,7 @@ impl Registry {
     }
 
     /// Calls `work` with each cache, and whether it could be taken.
-    fn for_each_seized<O: Os>(
-        &self,
-        os: &O,
-        own: Option<&Cache>,
-        mut work: impl FnMut(&Cache, bool),
-    ) {
+    fn for_each_seized<O: Os>(&self, os: &O, own: Option<&Cache>, mut work: impl FnMut(&Cache, bool)) {
         let caches = self.list.lock(os);
         let is_own = |cache: &Cache| own.is_some_and(|own| core::ptr::eq(own, cache));
         caches.for_each(|cache| {

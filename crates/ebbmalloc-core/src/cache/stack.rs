@@ -47,12 +47,7 @@ impl Stacks {
 
     /// The stack of a class.
     pub fn get(&self, class: usize) -> Stack {
-        Stack {
-            top: self.top[class],
-            low: self.low[class],
-            full: self.full[class],
-            base: self.base[class],
-        }
+        Stack { top: self.top[class], low: self.low[class], full: self.full[class], base: self.base[class] }
     }
 
     /// Replaces the stack of a class.

@@ -84,15 +84,12 @@ impl Stack {
     /// Whether the stack should grow before it is flushed.
     pub fn should_grow(&self, class: usize, demand: Demand) -> bool {
         let capacity = self.capacity();
-        capacity < CLASS[class].cache_slots as usize
-            && (demand.ran_dry || capacity < modest_slots(class))
+        capacity < CLASS[class].cache_slots as usize && (demand.ran_dry || capacity < modest_slots(class))
     }
 
     /// Words of a stack with room for what a thread may have in any case.
     pub fn modest_words(class: usize) -> usize {
-        (modest_slots(class) + 1)
-            .next_power_of_two()
-            .clamp(first_words(class), CLASS[class].cache_slots as usize + 1)
+        (modest_slots(class) + 1).next_power_of_two().clamp(first_words(class), CLASS[class].cache_slots as usize + 1)
     }
 
     /// Makes room for four times as many entries, as far as the class may have them; returns for how
@@ -101,13 +98,7 @@ impl Stack {
     /// # Safety
     /// The caller has the cache to itself, and `memory` is the first memory of its stacks.
     #[cold]
-    pub unsafe fn grow<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        memory: *mut Entry,
-        class: usize,
-    ) -> usize {
+    pub unsafe fn grow<O: Os>(&mut self, os: &O, metadata: &Metadata, memory: *mut Entry, class: usize) -> usize {
         let before = self.capacity();
         let words = (4 * (self.capacity() + 1)).min(CLASS[class].cache_slots as usize + 1);
         if words <= before + 1 {
@@ -149,14 +140,7 @@ impl Stack {
     ///
     /// # Safety
     /// As for [`Stack::grow`]; the stack is empty.
-    pub unsafe fn shrink<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        memory: *mut Entry,
-        class: usize,
-        idle: bool,
-    ) {
+    pub unsafe fn shrink<O: Os>(&mut self, os: &O, metadata: &Metadata, memory: *mut Entry, class: usize, idle: bool) {
         // SAFETY: the owner has the stack to itself, and `memory` is where its first memory lies (fn contract).
         unsafe {
             self.give_back(os, metadata, memory, class, idle);
@@ -165,14 +149,7 @@ impl Stack {
     }
 
     /// Frees the stack's memory, if it has any but the first.
-    unsafe fn give_back<O: Os>(
-        &self,
-        os: &O,
-        metadata: &Metadata,
-        memory: *mut Entry,
-        class: usize,
-        idle: bool,
-    ) {
+    unsafe fn give_back<O: Os>(&self, os: &O, metadata: &Metadata, memory: *mut Entry, class: usize, idle: bool) {
         let piece = self.base.wrapping_sub(1);
         if piece != memory.wrapping_add(FIRST_AT[class] as usize)
             && let Some(piece) = NonNull::new(piece.cast::<u8>())

@@ -83,8 +83,7 @@ impl Shared {
         while !self.stop.load(Ordering::Relaxed) {
             for _ in 0..256 {
                 turn += 1;
-                let slot =
-                    own.pop(class).map_or_else(|| self.slow_pop(own, class), NonNull::as_ptr);
+                let slot = own.pop(class).map_or_else(|| self.slow_pop(own, class), NonNull::as_ptr);
                 assert!(!slot.is_null(), "no slot");
                 let mark = slot.cast::<usize>();
                 // SAFETY: the slot is this thread's; if the protocol is broken another has it too.
@@ -122,10 +121,7 @@ fn claims_under_load() {
         stop: AtomicBool::new(false),
         met: AtomicUsize::new(0),
     };
-    assert!(
-        shared.os.membarrier(),
-        "this kernel has no membarrier: no claims, and nothing to test"
-    );
+    assert!(shared.os.membarrier(), "this kernel has no membarrier: no claims, and nothing to test");
     let owners = std::thread::available_parallelism().map_or(1, usize::from).clamp(2, 4) - 1;
     std::thread::scope(|scope| {
         for number in 1..=owners {
@@ -142,9 +138,5 @@ fn claims_under_load() {
         shared.stop.store(true, Ordering::Relaxed);
     });
     assert!(shared.met.load(Ordering::Relaxed) > 0, "no owner ever met a claim");
-    assert_eq!(
-        shared.bins.get(0, class_of(SIZE)).lock(&shared.os).slots_out,
-        0,
-        "slots were lost or made up"
-    );
+    assert_eq!(shared.bins.get(0, class_of(SIZE)).lock(&shared.os).slots_out, 0, "slots were lost or made up");
 }

@@ -105,12 +105,7 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered the cache.
-    pub unsafe fn pop_or_refill<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        bins: &Bins,
-        class: usize,
-    ) -> *mut u8 {
+    pub unsafe fn pop_or_refill<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize) -> *mut u8 {
         // SAFETY: the caller has entered the cache (fn contract), so stacks and words are its alone.
         unsafe {
             let refills = self.refills.with(|refills| (*refills).count);
@@ -179,13 +174,7 @@ impl Cache {
     ///
     /// # Safety
     /// The caller has entered the cache, and the byte map says `class` for `slot`.
-    pub unsafe fn push_or_flush<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        bins: &Bins,
-        class: usize,
-        slot: *mut u8,
-    ) {
+    pub unsafe fn push_or_flush<O: Os>(&self, supply: &Supply<O>, bins: &Bins, class: usize, slot: *mut u8) {
         // SAFETY: the owner has entered the cache, and the byte map says `class` (fn contract); the word before an empty stack's base is readable.
         unsafe {
             self.with_stack(class, |stack, demand| {
@@ -290,11 +279,7 @@ impl Cache {
                 self.recall_ration(class);
                 self.with_stack(class, |stack, demand| {
                     let memory = self.first_stacks();
-                    *stack = if stack.is_closed() {
-                        Stack::closed(memory, class)
-                    } else {
-                        Stack::first(memory, class)
-                    };
+                    *stack = if stack.is_closed() { Stack::closed(memory, class) } else { Stack::first(memory, class) };
                     demand.marked();
                 });
             }

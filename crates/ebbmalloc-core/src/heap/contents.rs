@@ -57,8 +57,7 @@ impl<O: Os> Heap<O> {
     pub unsafe fn hand_over(&self, from: *mut u8, to: *mut u8, bytes: usize) {
         let mut moved = 0;
         let is_own = |block: *mut u8| {
-            (block as usize).is_multiple_of(self.os.page_bytes())
-                && self.is_from_kernel(block as usize)
+            (block as usize).is_multiple_of(self.os.page_bytes()) && self.is_from_kernel(block as usize)
         };
         // SAFETY: the fn contract: whole pages of both blocks, which begin at pages; the rest is copied.
         unsafe {

@@ -74,9 +74,7 @@ impl<O: Os> Heap<O> {
 
     pub(super) fn home(&self, access: Access) -> Option<&ExplicitArena> {
         match access {
-            Access::Cached(cache) | Access::Around(cache) => {
-                self.parts.bins.explicit.get(cache.home())
-            }
+            Access::Cached(cache) | Access::Around(cache) => self.parts.bins.explicit.get(cache.home()),
             Access::Direct | Access::Nested | Access::Outside => None,
         }
     }
@@ -102,11 +100,7 @@ impl<O: Os> Heap<O> {
     }
 
     /// Calls `work` with what the arena's bins and extents are given to work with.
-    pub(super) fn with_arena<R>(
-        &self,
-        arena: &ExplicitArena,
-        work: impl FnOnce(&Supply<OwnSpace<'_, O>>) -> R,
-    ) -> R {
+    pub(super) fn with_arena<R>(&self, arena: &ExplicitArena, work: impl FnOnce(&Supply<OwnSpace<'_, O>>) -> R) -> R {
         self.parts.bins.explicit.with(arena, &self.supply(), work)
     }
 
@@ -120,13 +114,7 @@ impl<O: Os> Heap<O> {
     }
 
     /// The same from a shard, whatever the thread is on.
-    pub fn allocate_in_shard(
-        &self,
-        shard: usize,
-        access: Access,
-        size: usize,
-        align: usize,
-    ) -> (*mut u8, bool) {
+    pub fn allocate_in_shard(&self, shard: usize, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
         let around = match access {
             Access::Nested | Access::Outside => access,
             _ => Access::Direct,
@@ -145,13 +133,7 @@ impl<O: Os> Heap<O> {
 
     /// A block of at least `size` bytes aligned to `align`, in an explicit arena whatever the thread is
     /// on, and whether it is known to read as zero. Null if there is no memory.
-    pub fn allocate_in(
-        &self,
-        arena: &ExplicitArena,
-        access: Access,
-        size: usize,
-        align: usize,
-    ) -> (*mut u8, bool) {
+    pub fn allocate_in(&self, arena: &ExplicitArena, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
         match class_aligned(size, align) {
             Some(class) => (self.slot_in(arena, access, class), false),
             None => self.large_in(arena, access, size, align),
@@ -176,13 +158,7 @@ impl<O: Os> Heap<O> {
         slot
     }
 
-    pub(super) fn large_in(
-        &self,
-        arena: &ExplicitArena,
-        access: Access,
-        size: usize,
-        align: usize,
-    ) -> (*mut u8, bool) {
+    pub(super) fn large_in(&self, arena: &ExplicitArena, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
         if !is_possible(size, align) {
             return (null_mut(), false);
         }
@@ -295,8 +271,7 @@ impl<O: Os> Heap<O> {
                 return moved as *mut u8;
             }
         }
-        let keeps = size <= old && size > old / 2
-            || size <= SMALL_MAX && CLASS[class_of(size)].size as usize == old;
+        let keeps = size <= old && size > old / 2 || size <= SMALL_MAX && CLASS[class_of(size)].size as usize == old;
         if keeps && old <= SMALL_MAX {
             return block;
         }

@@ -171,12 +171,7 @@ impl<O: Os> Heap<O> {
     }
 
     /// The figures of now of an explicit arena.
-    pub fn explicit_figures(
-        &self,
-        own: Option<&Cache>,
-        explicit: &ExplicitArena,
-        arena: &mut ArenaFigures,
-    ) {
+    pub fn explicit_figures(&self, own: Option<&Cache>, explicit: &ExplicitArena, arena: &mut ArenaFigures) {
         *arena = ArenaFigures::NONE;
         self.parts.caches.by_cache(&self.os, own, |cache, bytes, is_thread| {
             if cache.home() == explicit.home() {
@@ -188,11 +183,7 @@ impl<O: Os> Heap<O> {
         extent_figures(arena, &explicit.arena.lock(&self.os), 0, 0);
     }
 
-    fn bin_figures<'a>(
-        &self,
-        arena: &mut ArenaFigures,
-        bins: impl Iterator<Item = (usize, &'a Bin)>,
-    ) {
+    fn bin_figures<'a>(&self, arena: &mut ArenaFigures, bins: impl Iterator<Item = (usize, &'a Bin)>) {
         let page = self.os.page_bytes();
         for (class, bin) in bins {
             let slabs = bin.lock(&self.os);

@@ -14,9 +14,7 @@ impl<O: Os> Heap<O> {
             return false;
         }
         self.parts.caches.freeze(&self.os, own);
-        self.parts.gate.wait_for_guests(&self.os, || {
-            self.parts.caches.is_quiet(&self.os, own) && self.is_at_rest()
-        });
+        self.parts.gate.wait_for_guests(&self.os, || self.parts.caches.is_quiet(&self.os, own) && self.is_at_rest());
         true
     }
 

@@ -104,11 +104,7 @@ impl Gate {
             let now = os.now_ms();
             if now < until {
                 self.sleep(os, state, until - now);
-            } else if self
-                .state
-                .compare_exchange(state, state | LATE, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-            {
+            } else if self.state.compare_exchange(state, state | LATE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 // Those who sleep have waited long enough, too.
                 self.wake(os);
                 return false;
@@ -120,10 +116,7 @@ impl Gate {
     fn sleep<O: Os>(&self, os: &O, state: u32, timeout_ms: u64) {
         let awaited = state | AWAITED;
         let marked = state == awaited
-            || self
-                .state
-                .compare_exchange(state, awaited, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
+            || self.state.compare_exchange(state, awaited, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if marked {
             #[cfg(not(loom))]
             os.wait(&self.state, awaited, Some(timeout_ms));
@@ -150,11 +143,7 @@ impl Gate {
             return false;
         }
         let until = os.now_ms() + FORK_PATIENCE_MS;
-        while self
-            .state
-            .compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        while self.state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             let now = os.now_ms();
             if now >= until {
                 return false;
@@ -175,8 +164,7 @@ impl Gate {
     pub(super) fn wait_for_guests<O: Os>(&self, os: &O, is_quiet: impl Fn() -> bool) -> bool {
         let until = os.now_ms() + FORK_PATIENCE_MS;
         loop {
-            let empty =
-                self.guests.load(Ordering::Acquire) == 0 || cfg!(ebb_mutation = "fork_pass");
+            let empty = self.guests.load(Ordering::Acquire) == 0 || cfg!(ebb_mutation = "fork_pass");
             if empty && is_quiet() {
                 return true;
             }

@@ -92,8 +92,7 @@ impl Guarded {
         let places = PLACES.min(MOST_BYTES / page);
         let (index, place) = (first..first + places).find_map(|index| {
             let place = &self.places[index % places];
-            let is_free =
-                |state| (state == state::EMPTY || state == state::FREED).then_some(state::CHANGING);
+            let is_free = |state| (state == state::EMPTY || state == state::FREED).then_some(state::CHANGING);
             place.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, is_free).ok()?;
             Some((index % places, place))
         })?;
@@ -129,11 +128,7 @@ impl Guarded {
         self.size(address)?;
         let place = self.place(address).ok_or(Corruption::NoBlock)?;
         let (live, changing) = (state::LIVE, state::CHANGING);
-        if place
-            .state
-            .compare_exchange(live, changing, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if place.state.compare_exchange(live, changing, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return Err(Corruption::DoubleFree);
         }
         place.note(1, by);
@@ -148,18 +143,13 @@ impl Guarded {
     /// Bytes in live blocks.
     pub fn live_bytes(&self) -> usize {
         let live = |place: &&Place| place.state.load(Ordering::Relaxed) == state::LIVE;
-        self.places
-            .iter()
-            .filter(live)
-            .map(|place| usize_of(place.bytes.load(Ordering::Relaxed)))
-            .sum()
+        self.places.iter().filter(live).map(|place| usize_of(place.bytes.load(Ordering::Relaxed))).sum()
     }
 
     /// What is known of the block of the page that `address` lies in or next to.
     pub fn record(&self, address: usize) -> Option<Record> {
         let place = self.place(address)?;
-        let stack =
-            |of: usize| core::array::from_fn(|at| place.stacks[of][at].load(Ordering::Relaxed));
+        let stack = |of: usize| core::array::from_fn(|at| place.stacks[of][at].load(Ordering::Relaxed));
         Some(Record {
             state: place.state.load(Ordering::Acquire),
             block: place.block.load(Ordering::Relaxed),

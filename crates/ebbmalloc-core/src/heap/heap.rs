@@ -111,12 +111,7 @@ pub trait Parts<O: Os>: Sized {
     fn slot_at_home(heap: &HeapWith<O, Self>, access: Access, class: usize) -> Option<*mut u8>;
 
     /// A large block from there, and whether it is known to read as zero; `None` if the thread is on no explicit arena.
-    fn large_at_home(
-        heap: &HeapWith<O, Self>,
-        access: Access,
-        size: usize,
-        align: usize,
-    ) -> Option<(*mut u8, bool)>;
+    fn large_at_home(heap: &HeapWith<O, Self>, access: Access, size: usize, align: usize) -> Option<(*mut u8, bool)>;
 
     /// A mapping of its own for a block; null if there is no memory.
     fn allocate_outside(&self, os: &O, size: usize, align: usize) -> *mut u8;

@@ -29,13 +29,7 @@ impl<O: Os> Heap<O> {
     ///
     /// # Safety
     /// `block` came from this heap and is live, and no other thread resizes or frees it meanwhile.
-    pub unsafe fn resize_in_place(
-        &self,
-        access: Access,
-        block: *mut u8,
-        least: usize,
-        most: usize,
-    ) -> usize {
+    pub unsafe fn resize_in_place(&self, access: Access, block: *mut u8, least: usize, most: usize) -> usize {
         // SAFETY: the block is live and the caller's (fn contract).
         let old = unsafe { self.usable_size(block) };
         let Some((head, arena)) = self.large_block(block as usize) else {
@@ -63,12 +57,7 @@ impl<O: Os> Heap<O> {
 
     /// # Safety
     /// `head` is the descriptor of a live large block that the caller alone changes.
-    unsafe fn resize_large(
-        &self,
-        head: *mut Granule,
-        arena: Option<&ExplicitArena>,
-        size: usize,
-    ) -> bool {
+    unsafe fn resize_large(&self, head: *mut Granule, arena: Option<&ExplicitArena>, size: usize) -> bool {
         match arena {
             // SAFETY: the block is live and the caller's (fn contract), and `head` is its descriptor.
             None => unsafe { self.arena.resize_large(&self.os, head, size, self.now()) },

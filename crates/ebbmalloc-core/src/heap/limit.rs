@@ -126,9 +126,8 @@ impl<O: Os> Heap<O> {
             return false;
         }
         let now = self.os.now_ms();
-        let worth = !was_near
-            || self.freed_bytes() >= WORTH_BYTES
-            || now >= pressure.next_pass_ms.load(Ordering::Relaxed);
+        let worth =
+            !was_near || self.freed_bytes() >= WORTH_BYTES || now >= pressure.next_pass_ms.load(Ordering::Relaxed);
         if worth {
             pressure.next_pass_ms.store(now + PATIENCE_MS, Ordering::Relaxed);
         }

@@ -28,10 +28,7 @@ const FILLING: usize = 1;
 impl Outside {
     /// No block.
     pub const fn new() -> Self {
-        Self {
-            places: [const { Place { start: AtomicUsize::new(FREE), bytes: AtomicUsize::new(0) } };
-                PLACES],
-        }
+        Self { places: [const { Place { start: AtomicUsize::new(FREE), bytes: AtomicUsize::new(0) } }; PLACES] }
     }
 
     /// A block of at least `size` bytes, zero, aligned to `align`. `None` if the kernel or the table
@@ -40,13 +37,9 @@ impl Outside {
         let bytes = size.max(1).checked_next_multiple_of(GRANULE)?;
         let place = self.places.iter().find(|place| {
             place.start.load(Ordering::Relaxed) == FREE
-                && place
-                    .start
-                    .compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
+                && place.start.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })?;
-        let start =
-            os.reserve(bytes, align.max(GRANULE)).ok().map_or(0, |start| start.as_ptr() as usize);
+        let start = os.reserve(bytes, align.max(GRANULE)).ok().map_or(0, |start| start.as_ptr() as usize);
         // SAFETY: reserved just above.
         if start == 0 || unsafe { os.commit(start, bytes) }.is_err() {
             if start != 0 {
@@ -72,11 +65,7 @@ impl Outside {
             return false;
         };
         let bytes = place.bytes.load(Ordering::Relaxed);
-        if place
-            .start
-            .compare_exchange(address, FILLING, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if place.start.compare_exchange(address, FILLING, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         // SAFETY: the entry was ours to take, so the block is, and its owner frees it.

@@ -27,12 +27,7 @@ impl<O: Os> Parts<O> for HeapParts {
         heap.home(access).map(|arena| heap.slot_in(arena, access, class))
     }
 
-    fn large_at_home(
-        heap: &Heap<O>,
-        access: Access,
-        size: usize,
-        align: usize,
-    ) -> Option<(*mut u8, bool)> {
+    fn large_at_home(heap: &Heap<O>, access: Access, size: usize, align: usize) -> Option<(*mut u8, bool)> {
         heap.home(access).map(|arena| heap.large_in(arena, access, size, align))
     }
 

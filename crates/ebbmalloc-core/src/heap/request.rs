@@ -30,8 +30,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
             Access::Direct | Access::Around(_) => {}
             Access::Nested => return self.allocate_nested(class, align),
             Access::Outside => {
-                let block =
-                    self.parts.allocate_outside(&self.os, CLASS[class].size as usize, align);
+                let block = self.parts.allocate_outside(&self.os, CLASS[class].size as usize, align);
                 if block.is_null() {
                     // No room there. Use the heap: a child that finds it half changed is better than a failed request.
                     return self.allocate_slot(Access::Direct, class, align);
@@ -41,9 +40,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         }
         let take = || match (access, apart) {
             // SAFETY: the access says that the cache is entered.
-            (Access::Cached(cache), None) => unsafe {
-                self.parts.pop_or_refill(&self.supply(), cache, class)
-            },
+            (Access::Cached(cache), None) => unsafe { self.parts.pop_or_refill(&self.supply(), cache, class) },
             _ => self.take_slot(apart.unwrap_or(0), class, Wait::Yes),
         };
         let slot = take();
@@ -84,23 +81,12 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     }
 
     /// A large block, and whether it is known to read as zero.
-    pub(super) fn allocate_large(
-        &self,
-        access: Access,
-        size: usize,
-        align: usize,
-    ) -> (*mut u8, bool) {
+    pub(super) fn allocate_large(&self, access: Access, size: usize, align: usize) -> (*mut u8, bool) {
         self.allocate_large_as(access, size, align, false)
     }
 
     /// The same; `zeroed` says that it is made to read as zero.
-    pub(super) fn allocate_large_as(
-        &self,
-        access: Access,
-        size: usize,
-        align: usize,
-        zeroed: bool,
-    ) -> (*mut u8, bool) {
+    pub(super) fn allocate_large_as(&self, access: Access, size: usize, align: usize, zeroed: bool) -> (*mut u8, bool) {
         if let Some(block) = P::large_at_home(self, access, size, align) {
             return block;
         }

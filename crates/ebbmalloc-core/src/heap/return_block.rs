@@ -66,31 +66,15 @@ impl<O: Os> Heap<O> {
                 let oversize = self.parts.oversize.load(Ordering::Relaxed);
                 if wait == Wait::Yes && oversize != 0 {
                     // SAFETY: `granule` is the descriptor of the block's granule.
-                    let done = unsafe {
-                        self.arena.return_large(
-                            &self.os,
-                            granule,
-                            block as usize,
-                            oversize,
-                            self.now(),
-                        )
-                    };
+                    let done =
+                        unsafe { self.arena.return_large(&self.os, granule, block as usize, oversize, self.now()) };
                     if let Some(returned) = done {
                         self.counters.returned_bytes.fetch_add(returned as u64, Ordering::Relaxed);
                         return;
                     }
                 }
                 // SAFETY: `granule` is the descriptor of the block's granule.
-                if !unsafe {
-                    forgotten
-                        && self.arena.free_large(
-                            &self.os,
-                            granule,
-                            block as usize,
-                            self.now(),
-                            wait,
-                        )
-                } {
+                if !unsafe { forgotten && self.arena.free_large(&self.os, granule, block as usize, self.now(), wait) } {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };
                 }
@@ -110,10 +94,7 @@ impl<O: Os> Heap<O> {
             }
             _ => {
                 // SAFETY: the byte map says `class`.
-                if unsafe {
-                    self.parts.bins.put(&supply, class, &[block], Age::Fresh, access.wait())
-                } == 0
-                {
+                if unsafe { self.parts.bins.put(&supply, class, &[block], Age::Fresh, access.wait()) } == 0 {
                     // SAFETY: the block is the caller's and at least a pointer long.
                     unsafe { self.postpone(block) };
                 }
@@ -154,12 +135,7 @@ impl<O: Os> Heap<O> {
         loop {
             // SAFETY: the block is live until it is freed for good, and at least 16 bytes long.
             unsafe { pending.write(Pending { next: head }) };
-            match self.parts.pending.compare_exchange_weak(
-                head,
-                pending,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
+            match self.parts.pending.compare_exchange_weak(head, pending, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -190,9 +166,7 @@ impl<O: Os> Heap<O> {
         match self.place(block as usize) {
             Place::Slot(class) => CLASS[class].size as usize,
             // SAFETY: every slab's descriptor says its class.
-            Place::Lent(head, slots) => unsafe {
-                slots * CLASS[(*head).class as usize].size as usize
-            },
+            Place::Lent(head, slots) => unsafe { slots * CLASS[(*head).class as usize].size as usize },
             // SAFETY: `granule` is the descriptor of the block's granule.
             Place::Large(granule) => unsafe {
                 let bytes = self.arena.large_size(&self.os, granule, block as usize);
@@ -259,10 +233,7 @@ impl<O: Os> Heap<O> {
 
     /// The descriptor of the large block at `address` and the explicit arena that it is in; `None` if the
     /// block there is another kind. Ends the process if there is none.
-    pub(super) fn large_block(
-        &self,
-        address: usize,
-    ) -> Option<(*mut Granule, Option<&ExplicitArena>)> {
+    pub(super) fn large_block(&self, address: usize) -> Option<(*mut Granule, Option<&ExplicitArena>)> {
         match self.place(address) {
             Place::Large(granule) => Some((granule, None)),
             Place::Explicit(arena) => match self.place_in(arena, address) {

@@ -48,13 +48,7 @@ impl<O: Os> Heap<O> {
 
     /// A large block for a request of any size, aligned to `align`, that may be sampled: in `arena`, or else
     /// where the thread is. Null if there is no memory, and in a signal handler that interrupted a request.
-    pub fn allocate_apart(
-        &self,
-        access: Access,
-        arena: Option<&ExplicitArena>,
-        size: usize,
-        align: usize,
-    ) -> *mut u8 {
+    pub fn allocate_apart(&self, access: Access, arena: Option<&ExplicitArena>, size: usize, align: usize) -> *mut u8 {
         match arena {
             _ if !access.may_wait() => core::ptr::null_mut(),
             Some(arena) => self.large_in(arena, access, size, align).0,

@@ -75,11 +75,7 @@ impl<O: Os> Heap<O> {
         let ExtentBytes { large, blocks, dirty, clean, mapped, metadata } = extents;
         let slabs = resident_pages * page;
         let of_last_pass = || self.counters.free_page_bytes.load(Ordering::Relaxed);
-        let free_pages = if exact {
-            self.count_free_pages().unwrap_or_else(of_last_pass)
-        } else {
-            of_last_pass()
-        };
+        let free_pages = if exact { self.count_free_pages().unwrap_or_else(of_last_pass) } else { of_last_pass() };
         let idle = slabs.saturating_sub(out) + dirty;
         let large_and_outside = large + self.parts.outside.bytes();
         let counters = &self.counters;
@@ -110,9 +106,8 @@ impl<O: Os> Heap<O> {
 impl<O: Os> Heap<O> {
     /// Every bin of every arena, with its class.
     fn all_bins(&self) -> impl Iterator<Item = (usize, &Bin)> {
-        let own = (0..self.shards()).flat_map(move |shard| {
-            (1..=CLASSES).map(move |class| (class, self.parts.bins.get(shard, class)))
-        });
+        let own = (0..self.shards())
+            .flat_map(move |shard| (1..=CLASSES).map(move |class| (class, self.parts.bins.get(shard, class))));
         own.chain(self.explicit_arenas().flat_map(|arena| arena.bins()))
     }
 
@@ -126,8 +121,7 @@ impl<O: Os> Heap<O> {
             turns.next()?;
             self.os.yield_now();
         }
-        let pages: usize =
-            self.all_bins().map(|(class, bin)| bin.free_pages(&self.os, class)).sum();
+        let pages: usize = self.all_bins().map(|(class, bin)| bin.free_pages(&self.os, class)).sum();
         self.parts.counting.store(false, Ordering::Release);
         Some(pages * self.os.page_bytes())
     }

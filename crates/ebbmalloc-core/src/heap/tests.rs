@@ -81,11 +81,7 @@ fn validate(heap: &Heap<Fake>) -> usize {
     let page_shift = heap.os.page_bytes().trailing_zeros();
     for shard in 0..heap.shards() {
         for class in 1..=CLASSES {
-            heap.parts
-                .bins
-                .get(shard, class)
-                .lock(&heap.os)
-                .validate(Shape::new(class, page_shift));
+            heap.parts.bins.get(shard, class).lock(&heap.os).validate(Shape::new(class, page_shift));
         }
     }
     heap.arena.lock(&heap.os).validate()

@@ -100,8 +100,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
     fn pass(&self, reason: Reason, own: Option<&Cache>) -> Option<Tick> {
         let force = reason != Reason::Tick;
         // Acquire pairs with the release below: a pass sees everything that the one before it did.
-        if self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
+        if self.purging.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }
         if reason != Reason::Trim {
@@ -129,8 +128,7 @@ impl<O: Os, P: Parts<O>> HeapWith<O, P> {
         counters.claims.fetch_add(drained.claimed as u64, Ordering::Relaxed);
         counters.claims_refused.fetch_add(drained.busy as u64, Ordering::Relaxed);
         counters.cached_bytes.store(drained.kept_bytes, Ordering::Relaxed);
-        let free_page_bytes =
-            if sweeps_own { Some(purged.left_bytes) } else { P::count_free_pages(self) };
+        let free_page_bytes = if sweeps_own { Some(purged.left_bytes) } else { P::count_free_pages(self) };
         if let Some(bytes) = free_page_bytes {
             counters.free_page_bytes.store(bytes, Ordering::Relaxed);
         }

@@ -96,9 +96,7 @@ impl<O: Os> Heap<O> {
             let (slab, class) = unsafe { ((*head).base, (*head).class as usize) };
             let size = CLASS[class].size as usize;
             return match address.checked_sub(slab) {
-                Some(offset) => {
-                    Memory::Slot { slab, slot: slab + CLASS[class].slot_of(offset) * size }
-                }
+                Some(offset) => Memory::Slot { slab, slot: slab + CLASS[class].slot_of(offset) * size },
                 None => Memory::Other,
             };
         }
@@ -106,9 +104,7 @@ impl<O: Os> Heap<O> {
             // SAFETY: every granule of a region has a descriptor.
             Some((granule, _)) => unsafe {
                 match (*granule).kind {
-                    Kind::Large if address.wrapping_sub((*granule).base) < GRANULE => {
-                        Memory::Large((*granule).base)
-                    }
+                    Kind::Large if address.wrapping_sub((*granule).base) < GRANULE => Memory::Large((*granule).base),
                     _ => Memory::Other,
                 }
             },

@@ -7,36 +7,19 @@ use core::ptr::null_mut;
 /// Address of new address space: `(hooks, wanted address or null, bytes, alignment, zero, commit,
 /// arena)`. `*zero` and `*commit` say what is demanded, and afterwards what is so. Null if there is
 /// none.
-pub type Alloc = unsafe extern "C" fn(
-    *mut ExtentHooks,
-    *mut c_void,
-    usize,
-    usize,
-    *mut bool,
-    *mut bool,
-    c_uint,
-) -> *mut c_void;
+pub type Alloc =
+    unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, usize, *mut bool, *mut bool, c_uint) -> *mut c_void;
 /// `(hooks, address, bytes, committed, arena)`; true if the range stays.
 pub type Dalloc = unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, bool, c_uint) -> bool;
 /// `(hooks, address, bytes, committed, arena)`.
 pub type Destroy = unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, bool, c_uint);
 /// `(hooks, address, bytes, offset, length, arena)`: of commit, decommit and both kinds of purge; true if
 /// it did not go.
-pub type OnPages =
-    unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, usize, usize, c_uint) -> bool;
+pub type OnPages = unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, usize, usize, c_uint) -> bool;
 /// `(hooks, address, bytes, first part, second part, committed, arena)`; true if it did not go.
-pub type Split =
-    unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, usize, usize, bool, c_uint) -> bool;
+pub type Split = unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, usize, usize, bool, c_uint) -> bool;
 /// `(hooks, address, bytes, address, bytes, committed, arena)`; true if it did not go.
-pub type Merge = unsafe extern "C" fn(
-    *mut ExtentHooks,
-    *mut c_void,
-    usize,
-    *mut c_void,
-    usize,
-    bool,
-    c_uint,
-) -> bool;
+pub type Merge = unsafe extern "C" fn(*mut ExtentHooks, *mut c_void, usize, *mut c_void, usize, bool, c_uint) -> bool;
 
 /// `extent_hooks_t` of jemalloc 5. The program's memory, unchanged for as long as the arena lives; its
 /// functions may be called from any of its threads.
@@ -103,9 +86,7 @@ impl Borders {
         {
             let address = start as *mut c_void;
             // SAFETY: as jemalloc's interface says; the range is the arena's.
-            return unsafe {
-                !split(self.hooks, address, len, first, len - first, true, self.arena)
-            };
+            return unsafe { !split(self.hooks, address, len, first, len - first, true, self.arena) };
         }
         true
     }

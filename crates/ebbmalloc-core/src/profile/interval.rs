@@ -65,10 +65,7 @@ impl Weight {
     )]
     pub fn of(bytes: usize, lg: u32) -> Self {
         let share = chance(bytes as f64, lg);
-        Self {
-            objects: (Self::ONE as f64 / share + 0.5) as u64,
-            bytes: (bytes as f64 / share + 0.5) as u64,
-        }
+        Self { objects: (Self::ONE as f64 / share + 0.5) as u64, bytes: (bytes as f64 / share + 0.5) as u64 }
     }
 
     /// The sum.

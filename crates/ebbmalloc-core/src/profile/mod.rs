@@ -87,12 +87,7 @@ impl Profile {
     ///
     /// # Safety
     /// `thread` came from [`Profile::add_thread`] and has not ended.
-    pub unsafe fn set_name<O: Os>(
-        &self,
-        store: &Store<O>,
-        thread: NonNull<Thread>,
-        name: &[u8],
-    ) -> bool {
+    pub unsafe fn set_name<O: Os>(&self, store: &Store<O>, thread: NonNull<Thread>, name: &[u8]) -> bool {
         let mut table = self.table.lock(store.os);
         // SAFETY: the thread came from this table and has not ended (fn contract); the lock is held.
         unsafe { table.set_name(store.os, store.metadata, thread, name) }
@@ -111,11 +106,7 @@ impl Profile {
     ///
     /// # Safety
     /// The thread came from [`Profile::add_thread`] and has not ended.
-    pub unsafe fn add<O: Os>(
-        &self,
-        store: &Store<O>,
-        sampled: &Sampled,
-    ) -> Option<NonNull<Sample>> {
+    pub unsafe fn add<O: Os>(&self, store: &Store<O>, sampled: &Sampled) -> Option<NonNull<Sample>> {
         // SAFETY: the thread came from this table and has not ended (fn contract); the lock is held.
         let made = unsafe { self.table.lock(store.os).add(store.os, store.metadata, sampled) };
         let (block, bytes) = sampled.block;
@@ -127,12 +118,7 @@ impl Profile {
     ///
     /// # Safety
     /// `sample` came from [`Profile::add`], and is not used again after true.
-    pub unsafe fn remove<O: Os>(
-        &self,
-        store: &Store<O>,
-        sample: NonNull<Sample>,
-        wait: Wait,
-    ) -> bool {
+    pub unsafe fn remove<O: Os>(&self, store: &Store<O>, sample: NonNull<Sample>, wait: Wait) -> bool {
         let Some(mut table) = self.table.lock_if(store.os, wait) else {
             return false;
         };

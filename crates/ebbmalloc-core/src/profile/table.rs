@@ -3,9 +3,7 @@
 //! All of it lies in metadata memory and is changed under the one lock of [`super::Profile`].
 
 use super::interval::Weight;
-use super::records::{
-    Printed, Sample, Sampled, Stack, Sums, Tally, Thread, give_back, hash_of, piece_bytes, place,
-};
+use super::records::{Printed, Sample, Sampled, Stack, Sums, Tally, Thread, give_back, hash_of, piece_bytes, place};
 use crate::base::exact::usize_of;
 use crate::base::lock::Wait;
 use crate::base::metadata::Metadata;
@@ -83,12 +81,7 @@ impl Table {
     ///
     /// # Safety
     /// `thread` came from [`Table::add_thread`] and is not used again.
-    pub unsafe fn end_thread<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        thread: NonNull<Thread>,
-    ) {
+    pub unsafe fn end_thread<O: Os>(&mut self, os: &O, metadata: &Metadata, thread: NonNull<Thread>) {
         // SAFETY: the thread is in the table and is not used again (fn contract); `&mut self` comes from the lock's
         // guard.
         unsafe {
@@ -99,12 +92,7 @@ impl Table {
 
     /// # Safety
     /// `thread` is in the list.
-    unsafe fn drop_thread_if_unused<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        thread: *mut Thread,
-    ) {
+    unsafe fn drop_thread_if_unused<O: Os>(&mut self, os: &O, metadata: &Metadata, thread: *mut Thread) {
         // SAFETY: the thread is in the list (fn contract), all of whose records are valid under the lock.
         unsafe {
             if !(*thread).ended || (*thread).tallies > 0 {
@@ -170,12 +158,7 @@ impl Table {
     ///
     /// # Safety
     /// Its thread came from [`Table::add_thread`] and has not ended.
-    pub unsafe fn add<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        sampled: &Sampled,
-    ) -> Option<NonNull<Sample>> {
+    pub unsafe fn add<O: Os>(&mut self, os: &O, metadata: &Metadata, sampled: &Sampled) -> Option<NonNull<Sample>> {
         let Sampled { thread, frames, weight, usable_bytes, block: (block, _) } = *sampled;
         let Some(stack) = self.stack(os, metadata, &frames[..frames.len().min(WORDS)]) else {
             self.refused += 1;
@@ -184,8 +167,7 @@ impl Table {
         // SAFETY: the thread is in the table (fn contract), and so is `stack`, which was found just now.
         let tally = unsafe { self.tally(os, metadata, stack, thread.as_ptr()) };
         let epoch = self.epoch;
-        let sample =
-            Sample { tally: tally.unwrap_or(null_mut()), epoch, weight, usable_bytes, block };
+        let sample = Sample { tally: tally.unwrap_or(null_mut()), epoch, weight, usable_bytes, block };
         let made = match tally {
             Some(_) if self.takes(size_of::<Sample>()) => place(os, metadata, sample),
             _ => None,
@@ -215,12 +197,7 @@ impl Table {
     ///
     /// # Safety
     /// `sample` came from [`Table::add`], and is not used again.
-    pub unsafe fn remove<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        sample: NonNull<Sample>,
-    ) -> usize {
+    pub unsafe fn remove<O: Os>(&mut self, os: &O, metadata: &Metadata, sample: NonNull<Sample>) -> usize {
         // SAFETY: the sample is live (fn contract), and one of this epoch leads to a tally of the table.
         unsafe {
             let Sample { tally, epoch, weight, block, .. } = *sample.as_ptr();
@@ -268,12 +245,7 @@ impl Table {
     }
 
     /// The stack with these addresses, made if there is none.
-    fn stack<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        frames: &[usize],
-    ) -> Option<*mut Stack> {
+    fn stack<O: Os>(&mut self, os: &O, metadata: &Metadata, frames: &[usize]) -> Option<*mut Stack> {
         if self.buckets.is_null() {
             self.buckets = place(os, metadata, [null_mut(); BUCKETS])?;
         }
@@ -329,8 +301,7 @@ impl Table {
             if !self.takes(size_of::<Tally>()) {
                 return None;
             }
-            let tally =
-                Tally { next: (*stack).tallies, stack, thread, samples: 0, sums: Sums::default() };
+            let tally = Tally { next: (*stack).tallies, stack, thread, samples: 0, sums: Sums::default() };
             let tally = place(os, metadata, tally)?;
             self.used_bytes += piece_bytes(size_of::<Tally>());
             (*stack).tallies = tally;
@@ -374,12 +345,7 @@ impl Table {
 
     /// # Safety
     /// `stack` is in the table.
-    unsafe fn drop_stack_if_unused<O: Os>(
-        &mut self,
-        os: &O,
-        metadata: &Metadata,
-        stack: *mut Stack,
-    ) {
+    unsafe fn drop_stack_if_unused<O: Os>(&mut self, os: &O, metadata: &Metadata, stack: *mut Stack) {
         // SAFETY: the stack is in the table (fn contract); links are valid under the lock.
         unsafe {
             if !(*stack).tallies.is_null() {
@@ -418,11 +384,7 @@ impl Table {
     ///
     /// # Safety
     /// `stack` is in the table.
-    pub(super) unsafe fn for_each_tally(
-        &self,
-        stack: *mut Stack,
-        work: &mut dyn FnMut(&mut Thread, &Sums),
-    ) {
+    pub(super) unsafe fn for_each_tally(&self, stack: *mut Stack, work: &mut dyn FnMut(&mut Thread, &Sums)) {
         // SAFETY: the stack is in the table (fn contract); its tallies and their threads are valid under the lock.
         unsafe {
             let mut at = (*stack).tallies;

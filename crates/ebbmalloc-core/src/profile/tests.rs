@@ -37,13 +37,7 @@ fn a_dump_has_the_sums_by_stack_and_thread() {
     let (profile, store) = (&fixture.profile, &fixture.store());
     let first = profile.add_thread(store).unwrap();
     let second = profile.add_thread(store).unwrap();
-    let sampled = |thread, frames| Sampled {
-        thread,
-        frames,
-        block: (0x1000, 16),
-        weight: ONE,
-        usable_bytes: 0,
-    };
+    let sampled = |thread, frames| Sampled { thread, frames, block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
     // SAFETY: the threads were made here and end below; samples go once.
     unsafe {
         assert!(profile.set_name(store, second, b"worker"));
@@ -90,8 +84,7 @@ fn a_full_table_takes_no_more_until_there_is_room() {
     // A stack and its tally take 128 bytes, a sample 64.
     profile.set_most_bytes(&fixture.os, 256);
     let frames = [[0x10], [0x20]];
-    let sampled =
-        |frames| Sampled { thread, frames, block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
+    let sampled = |frames| Sampled { thread, frames, block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
     // SAFETY: the record stays; samples go once.
     unsafe {
         let one = profile.add(store, &sampled(&frames[0])).unwrap();
@@ -112,8 +105,7 @@ fn accumulated_sums_outlive_their_blocks_until_a_reset() {
     let (profile, store) = (&fixture.profile, &fixture.store());
     profile.set_accumulates(&fixture.os, true);
     let thread = profile.add_thread(store).unwrap();
-    let sampled =
-        Sampled { thread, frames: &[0x10], block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
+    let sampled = Sampled { thread, frames: &[0x10], block: (0x1000, 16), weight: ONE, usable_bytes: 0 };
     // SAFETY: the thread was made here and ends below; samples go once.
     unsafe {
         let sample = profile.add(store, &sampled).unwrap();

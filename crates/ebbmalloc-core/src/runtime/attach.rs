@@ -74,9 +74,7 @@ pub(super) fn attach() {
 
 /// In strict mode a thread has no moment in which its frees go to its cache: the observer comes before the cache is known.
 /// Without memory for it there is no cache either.
-fn observed_in_strict_mode(
-    cache: NonNull<Cache>,
-) -> Option<(NonNull<Cache>, Option<&'static Observer>)> {
+fn observed_in_strict_mode(cache: NonNull<Cache>) -> Option<(NonNull<Cache>, Option<&'static Observer>)> {
     if !is_strict() {
         return Some((cache, None));
     }

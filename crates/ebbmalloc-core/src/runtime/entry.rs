@@ -162,8 +162,7 @@ fn malloc_from_heap(size: usize, maker: Maker) -> *mut u8 {
 /// only that [`malloc_zeroed`] must be asked.
 #[inline(always)]
 pub fn malloc_zeroed_from_cache(size: usize) -> Option<NonNull<u8>> {
-    let slot =
-        if size <= QUICK_MAX { current().pop_quick(size) } else { malloc_from_large_stack(size) }?;
+    let slot = if size <= QUICK_MAX { current().pop_quick(size) } else { malloc_from_large_stack(size) }?;
     // SAFETY: the slot is ours and at least `size` bytes long.
     unsafe { slot.write_bytes(0, size) };
     Some(slot)

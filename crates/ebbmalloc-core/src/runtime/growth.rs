@@ -12,8 +12,7 @@ pub(super) fn follow(purging: Purging) {
     visit_cache(|own| {
         publish::after_growth(purging);
         // A child of vfork may end in the middle of what it does to its owner's heap.
-        let may_look =
-            purging.idle_time_ms.is_some() && !HEAP.os.is_confined() && !HEAP.os.is_borrower();
+        let may_look = purging.idle_time_ms.is_some() && !HEAP.os.is_confined() && !HEAP.os.is_borrower();
         if may_look && HEAP.look_at_limit() {
             HEAP.trim(own);
             HEAP.refresh_pressure();

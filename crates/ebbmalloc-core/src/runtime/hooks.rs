@@ -15,8 +15,7 @@ pub struct Hooks {
     ) -> bool,
     /// Asks libc to call `destructor(value)` when the calling thread ends (`pthread_key_create`
     /// once, `pthread_setspecific` each time). May allocate. False where threads cannot be had.
-    pub on_thread_exit:
-        unsafe fn(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool,
+    pub on_thread_exit: unsafe fn(destructor: unsafe extern "C" fn(*mut u8), value: *mut u8) -> bool,
     /// The calling thread's value of a key of somebody else (`pthread_getspecific`); null where there is none.
     pub thread_value: unsafe fn(key: u32) -> *mut u8,
     /// The value of an environment variable, as bytes without the final NUL; from `environ` once

@@ -37,8 +37,7 @@ unsafe impl Sync for Room {}
 
 impl Room {
     #[allow(clippy::declare_interior_mutable_const)] // Each use is a fresh copy, as wanted.
-    const EMPTY: Self =
-        Self { length: AtomicUsize::new(0), bytes: UnsafeCell::new([0; TEXT_BYTES]) };
+    const EMPTY: Self = Self { length: AtomicUsize::new(0), bytes: UnsafeCell::new([0; TEXT_BYTES]) };
 
     /// Keeps a text. Once, at boot.
     fn keep(&self, text: &[u8]) {

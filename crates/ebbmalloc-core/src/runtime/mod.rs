@@ -54,9 +54,8 @@ pub use checks::report::Freed;
 pub use checks::tag::Maker;
 pub use control::wants_huge_pages;
 pub use entry::{
-    By, Said, Sized, free, free_as, malloc, malloc_from_cache, malloc_slow, malloc_slow_by,
-    malloc_zeroed, malloc_zeroed_from_cache, memalign, memalign_by, memalign_from_cache, realloc,
-    stays_in_slot, trim, usable_size,
+    By, Said, Sized, free, free_as, malloc, malloc_from_cache, malloc_slow, malloc_slow_by, malloc_zeroed,
+    malloc_zeroed_from_cache, memalign, memalign_by, memalign_from_cache, realloc, stays_in_slot, trim, usable_size,
 };
 pub use fork::without_purger;
 pub use hooks::Hooks;

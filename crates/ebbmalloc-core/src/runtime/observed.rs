@@ -8,9 +8,7 @@ use super::access::with_access;
 use super::instance::HEAP;
 use super::interval;
 use super::lookup::quick_class;
-use super::observer::{
-    JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, STATS_INTERVAL, STRICT, ZERO,
-};
+use super::observer::{JUNK_ALLOCATED, JUNK_DEALLOCATED, JUNK_FREED, JUNK_NEW, Observer, STATS_INTERVAL, STRICT, ZERO};
 use super::profile::record::record;
 use crate::cache::cache::Entered;
 use crate::cache::explicit::ExplicitArena;
@@ -69,13 +67,10 @@ pub(super) fn malloc(observer: &Observer, size: usize) -> *mut u8 {
 #[inline(never)]
 pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
     if size > SMALL_MAX {
-        return allocate(observer, 0, 0, Contents::Zero, |access| {
-            HEAP.allocate_zeroed(access, size)
-        });
+        return allocate(observer, 0, 0, Contents::Zero, |access| HEAP.allocate_zeroed(access, size));
     }
     let class = class_of(size);
-    let block =
-        allocate(observer, class, class, Contents::Zero, |access| HEAP.allocate(access, size));
+    let block = allocate(observer, class, class, Contents::Zero, |access| HEAP.allocate(access, size));
     if !block.is_null() {
         // SAFETY: the block is ours and at least `size` bytes long.
         unsafe { block.write_bytes(0, size) };
@@ -88,9 +83,7 @@ pub(super) fn malloc_zeroed(observer: &Observer, size: usize) -> *mut u8 {
 pub(super) fn memalign(observer: &Observer, align: usize, size: usize) -> *mut u8 {
     let class = class_aligned(size, align).unwrap_or(0);
     let stack = HEAP.class_in_caches(size, align).unwrap_or(0);
-    allocate(observer, class, stack, Contents::Any, |access| {
-        HEAP.allocate_aligned(access, size, align)
-    })
+    allocate(observer, class, stack, Contents::Any, |access| HEAP.allocate_aligned(access, size, align))
 }
 
 /// A block of `class` (0: a large one) from the stack of the thread's cache with the number `stack`, or else by
@@ -106,8 +99,7 @@ fn allocate(
     let bytes = CLASS[class].size as usize;
     let rationed = observer.is_sampled_alone() && class <= RATIONED;
     if class != 0
-        && let Some(block) =
-            if rationed { take_due(observer, class, bytes) } else { take_sampled(observer, bytes) }
+        && let Some(block) = if rationed { take_due(observer, class, bytes) } else { take_sampled(observer, bytes) }
     {
         if contents == Contents::Any && observer.flags() & (JUNK_ALLOCATED | ZERO) != 0 {
             fill_new(observer, block, bytes);
@@ -147,11 +139,7 @@ fn take_sampled(observer: &Observer, bytes: usize) -> Option<*mut u8> {
 
 /// The same in `arena`, or where the thread is.
 #[inline]
-pub fn take_sampled_in(
-    observer: &Observer,
-    arena: Option<&ExplicitArena>,
-    bytes: usize,
-) -> Option<*mut u8> {
+pub fn take_sampled_in(observer: &Observer, arena: Option<&ExplicitArena>, bytes: usize) -> Option<*mut u8> {
     if !observer.sampler.takes(bytes) {
         return None;
     }
@@ -234,11 +222,7 @@ pub unsafe fn fill_new_by_settings(observer: &Observer, block: *mut u8) {
 /// large block, so that its free is seen. It is counted. `None` if it cannot be had.
 #[cold]
 #[inline(never)]
-fn allocate_sampled(
-    observer: &Observer,
-    arena: Option<&ExplicitArena>,
-    bytes: usize,
-) -> Option<*mut u8> {
+fn allocate_sampled(observer: &Observer, arena: Option<&ExplicitArena>, bytes: usize) -> Option<*mut u8> {
     // As any large block it starts at a granule, which is all the alignment that a slot can have.
     let lg = observer.sampler.lg();
     let block = with_access(|access| HEAP.allocate_apart(access, arena, bytes, 1));

@@ -285,11 +285,7 @@ pub(super) fn is_everyone_observed() -> bool {
 
 /// How a thread that has not asked for anything is observed.
 pub(super) fn of_everyone() -> Interest {
-    if EVERYONE.load(Ordering::Relaxed) & !PROFILE == 0 {
-        Interest::Samples
-    } else {
-        Interest::Requests
-    }
+    if EVERYONE.load(Ordering::Relaxed) & !PROFILE == 0 { Interest::Samples } else { Interest::Requests }
 }
 
 /// Whether a thread that has not asked for anything keeps free slots in its cache.

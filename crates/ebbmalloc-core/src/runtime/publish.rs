@@ -20,8 +20,7 @@ use ebb_stats::{Page, Snapshot};
 static PAGE: Page = Page::new();
 /// Where `ebb` finds the heap itself, kept like the page.
 #[used]
-static LAYOUT: Layout =
-    Layout::new((&raw const HEAP).cast(), (&raw const CLASS).cast(), Heap::<Linux>::OFFSETS);
+static LAYOUT: Layout = Layout::new((&raw const HEAP).cast(), (&raw const CLASS).cast(), Heap::<Linux>::OFFSETS);
 /// The version, for those who look at the file.
 #[used]
 #[unsafe(link_section = ".note.ebbmalloc")]

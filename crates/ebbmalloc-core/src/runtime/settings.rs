@@ -54,10 +54,7 @@ pub(super) fn read() {
 
 /// Whether the parent process has reported what is wrong in the variable of this source: it was started with the
 /// same text and the same LD_PRELOAD, and this library is in it.
-fn parent_has_told(
-    source: Source,
-    environment: impl Fn(&'static [u8]) -> Option<&'static [u8]>,
-) -> bool {
+fn parent_has_told(source: Source, environment: impl Fn(&'static [u8]) -> Option<&'static [u8]>) -> bool {
     let variable: &[u8] = match source {
         Source::Malloc => b"MALLOC_CONF",
         Source::Ebb => b"EBB_CONF",
@@ -100,11 +97,7 @@ fn tell(report: &Report<'_>) {
 
 fn apply(options: &Options<'_>) {
     let dirty = options.number(Id::DirtyDecayMs);
-    let dirty = if options.is(Id::Purge) {
-        (dirty != OWN_DECAY).then_some(dirty.cast_signed())
-    } else {
-        Some(-1)
-    };
+    let dirty = if options.is(Id::Purge) { (dirty != OWN_DECAY).then_some(dirty.cast_signed()) } else { Some(-1) };
     decay::set_all(dirty);
     PURGER.schedule.set_memory_price(options.number(Id::MemoryPrice));
     if !options.is(Id::BackgroundThread) {
@@ -167,11 +160,7 @@ fn observed_for(options: &Options<'_>) -> u8 {
     };
     let zero = if options.is(Id::Zero) { observer::ZERO } else { 0 };
     let no_cache = if options.is(Id::Tcache) { 0 } else { observer::NO_CACHE };
-    let interval = if options.number(Id::StatsInterval).cast_signed() >= 0 {
-        observer::STATS_INTERVAL
-    } else {
-        0
-    };
+    let interval = if options.number(Id::StatsInterval).cast_signed() >= 0 { observer::STATS_INTERVAL } else { 0 };
     let strict = if options.number(Id::Check) == 1 { observer::STRICT } else { 0 };
     junk | zero | no_cache | interval | strict
 }
@@ -210,11 +199,7 @@ pub(super) fn confirm() {
     for (bit, name) in ebb_stats::mechanism::ALL {
         line.push(b" ");
         line.push(name.as_bytes());
-        line.push(if mechanisms::in_force(PURGER.standing().by_thread) & bit != 0 {
-            b":yes"
-        } else {
-            b":no"
-        });
+        line.push(if mechanisms::in_force(PURGER.standing().by_thread) & bit != 0 { b":yes" } else { b":no" });
     }
     line.push(b" page:");
     line.push_decimal(HEAP.os.page_bytes() as u64);
@@ -233,8 +218,7 @@ fn try_discard() {
     // SAFETY: the range was reserved just now for this alone.
     unsafe {
         if HEAP.os.commit(start, bytes).is_ok() {
-            let runs =
-                [PageRun { start, bytes: page }, PageRun { start: start + 2 * page, bytes: page }];
+            let runs = [PageRun { start, bytes: page }, PageRun { start: start + 2 * page, bytes: page }];
             HEAP.os.discard(&runs);
         }
         HEAP.os.release(start, bytes);

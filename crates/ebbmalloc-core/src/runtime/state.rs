@@ -178,9 +178,7 @@ impl State {
     fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
-            (Self::Busy, _)
-                | (_, Self::Busy)
-                | (Self::Sampled(_) | Self::Owner(_), Self::Observed(_))
+            (Self::Busy, _) | (_, Self::Busy) | (Self::Sampled(_) | Self::Owner(_), Self::Observed(_))
         )
     }
 }

@@ -121,8 +121,7 @@ pub fn allocate(
 fn guard(memory: *mut u8, at: usize) -> bool {
     let page = HEAP.os.page_bytes();
     // SAFETY: a page of memory that is ours alone, in which the block is not.
-    !HEAP.is_in_explicit_arena(memory as usize)
-        && unsafe { HEAP.os.bar(memory as usize + at, page) }
+    !HEAP.is_in_explicit_arena(memory as usize) && unsafe { HEAP.os.bar(memory as usize + at, page) }
 }
 
 /// [`super::entry::malloc`].
@@ -215,11 +214,9 @@ fn not_live(function: &[u8], address: usize, found: Found) -> Option<(Place, Tag
         Found::Tagged(place, tag, State::Live) => Some((place, tag)),
         Found::Tagged(place, tag, State::Freed) => report::freed(function, place, &tag),
         Found::Inside(place, tag) => report::inside(function, address, place, &tag),
-        Found::Broken => report::no_block(
-            function,
-            address,
-            b"no block any more, or the bytes before it were overwritten",
-        ),
+        Found::Broken => {
+            report::no_block(function, address, b"no block any more, or the bytes before it were overwritten")
+        }
         Found::Nothing => report::no_block(function, address, b"no block begins there"),
         Found::Foreign => report::no_block(function, address, b"not from this allocator"),
     }

@@ -250,11 +250,7 @@ impl ThreadKey {
 
     /// The key, made by `create` if there is none; should another thread be first, `delete` takes
     /// ours back.
-    pub fn get(
-        &self,
-        create: impl FnOnce() -> Option<u32>,
-        delete: impl FnOnce(u32),
-    ) -> Option<u32> {
+    pub fn get(&self, create: impl FnOnce() -> Option<u32>, delete: impl FnOnce(u32)) -> Option<u32> {
         let known = self.key.load(Ordering::Acquire);
         if known != 0 {
             return Some(known - 1);

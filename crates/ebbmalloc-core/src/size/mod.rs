@@ -253,11 +253,7 @@ mod tests {
                     slot >= size && slot.is_multiple_of(align)
                 };
                 let from = class_of(size);
-                assert_eq!(
-                    class_aligned(size, align),
-                    (from..=CLASSES).find(fits),
-                    "{size} {align}"
-                );
+                assert_eq!(class_aligned(size, align), (from..=CLASSES).find(fits), "{size} {align}");
             }
         }
     }
@@ -265,8 +261,7 @@ mod tests {
     /// The number of granules never falls as the size grows, so the two sizes at each step speak for those between.
     #[test]
     fn granules_hold_what_is_larger_than_one_fewer() {
-        let counts =
-            (1..1 << 16).chain((16..31).flat_map(|log2| [-1, 0, 1].map(|it| (1 << log2) + it)));
+        let counts = (1..1 << 16).chain((16..31).flat_map(|log2| [-1, 0, 1].map(|it| (1 << log2) + it)));
         for count in counts {
             let bytes = count as usize * GRANULE;
             assert_eq!(granules_for(bytes), count as u32);

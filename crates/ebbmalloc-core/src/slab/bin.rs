@@ -81,14 +81,7 @@ impl Bin {
     }
 
     /// Fills `out` with free slots, as far as there is memory; returns how many. With [`Wait::No`], none if a lock is held.
-    pub fn take<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        class: usize,
-        shard: u8,
-        out: &mut [*mut u8],
-        wait: Wait,
-    ) -> usize {
+    pub fn take<O: Os>(&self, supply: &Supply<O>, class: usize, shard: u8, out: &mut [*mut u8], wait: Wait) -> usize {
         self.take_from(supply, class, shard, out, wait, true)
     }
 
@@ -252,19 +245,12 @@ impl Slabs {
     /// arena's locks; and while pages without any slot, at the end of a slab of few large slots, are leaving, because the
     /// sweep still uses the slab.
     #[inline(never)]
-    pub(super) unsafe fn settle<O: Os>(
-        &mut self,
-        supply: &Supply<O>,
-        shape: Shape,
-        slab: Slab,
-        age: Age,
-        wait: Wait,
-    ) {
+    pub(super) unsafe fn settle<O: Os>(&mut self, supply: &Supply<O>, shape: Shape, slab: Slab, age: Age, wait: Wait) {
         // SAFETY: the slab is ours, and the lock is held.
         unsafe {
             // The count alone keeps a slab whose leaving pages hold slots; its mutation takes both guards away.
-            let is_settled = (*slab.0).leaving == 0
-                || cfg!(any(ebb_mutation = "leaving_waste", ebb_mutation = "leaving_count"));
+            let is_settled =
+                (*slab.0).leaving == 0 || cfg!(any(ebb_mutation = "leaving_waste", ebb_mutation = "leaving_count"));
             if wait == Wait::Yes
                 && is_settled
                 && slab.is_whole(shape)
@@ -280,13 +266,7 @@ impl Slabs {
 
     /// Returns a slab whose slots are all free to the arena. If it is idle, pages that were free at the last tick count as
     /// free since then.
-    pub(super) unsafe fn remove_slab<O: Os>(
-        &mut self,
-        supply: &Supply<O>,
-        slab: Slab,
-        shape: Shape,
-        age: Age,
-    ) {
+    pub(super) unsafe fn remove_slab<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape, age: Age) {
         // SAFETY: all slots are free, and the bin's lock is held.
         unsafe {
             self.leave_room(slab);
@@ -301,11 +281,7 @@ impl Slabs {
             let was_idle = resident == 0 || age == Age::Idle && all_seen;
             slab.destroy(supply.os, supply.metadata, shape, was_idle);
             let fill = if resident == 0 { Fill::Clean } else { Fill::Dirty };
-            let stamp = if age == Age::Idle && all_seen {
-                supply.tick.wrapping_sub(IDLE_TICKS)
-            } else {
-                supply.tick
-            };
+            let stamp = if age == Age::Idle && all_seen { supply.tick.wrapping_sub(IDLE_TICKS) } else { supply.tick };
             let mut extents = supply.arena.lock(supply.os);
             supply.arena.free_slab(&mut extents, slab.0, shape.class.granules, fill, stamp);
         }

@@ -68,9 +68,7 @@ impl Slab {
         unsafe {
             let (shape, base) = (self.shape(shape), (*self.0).base);
             let slot_of = |address: usize| shape.class.slot_of(address - base);
-            let pages = slots
-                .iter()
-                .fold(0, |pages, &address| pages | shape.pages_of_slot(slot_of(address as usize)));
+            let pages = slots.iter().fold(0, |pages, &address| pages | shape.pages_of_slot(slot_of(address as usize)));
             let pages = pages & !self.touched_since(tick);
             (*self.0).seen |= self.free_pages(shape, pages);
         }
@@ -229,9 +227,7 @@ mod tests {
                 let mut returned = Returned { slots: &[slot], left: 1 };
                 let (supply, bin) = (self.supply(), (self.class, 0));
                 // SAFETY: the slot is one of this bin's, and live.
-                assert!(unsafe {
-                    self.bin.put(&supply, bin, &mut returned, Age::Fresh, Wait::Yes)
-                });
+                assert!(unsafe { self.bin.put(&supply, bin, &mut returned, Age::Fresh, Wait::Yes) });
             }
         }
 

@@ -99,26 +99,14 @@ impl Slabs {
             self.growth = Growth { tick: supply.tick, slabs: 0, ..self.growth };
         }
         let waste = slab_bytes - shape.class.slots as usize * shape.class.size as usize;
-        self.slabs * slab_bytes >= LARGE_BIN
-            && self.growth.slabs * slab_bytes >= FAST
-            && waste < 1 << supply.page_shift
+        self.slabs * slab_bytes >= LARGE_BIN && self.growth.slabs * slab_bytes >= FAST && waste < 1 << supply.page_shift
     }
 
     /// Makes a huge page's worth of slabs; returns the first.
-    fn add_frame<O: Os>(
-        &mut self,
-        supply: &Supply<O>,
-        order: &Order,
-        extents: &mut Extents,
-    ) -> Option<Slab> {
+    fn add_frame<O: Os>(&mut self, supply: &Supply<O>, order: &Order, extents: &mut Extents) -> Option<Slab> {
         let granules = order.shape.class.granules;
-        let head = supply.arena.allocate_frame(
-            supply.os,
-            extents,
-            u8_of(order.class),
-            granules,
-            &mut self.growth.frame,
-        )?;
+        let head =
+            supply.arena.allocate_frame(supply.os, extents, u8_of(order.class), granules, &mut self.growth.frame)?;
         let mut first = None;
         for index in 0..FRAME / granules {
             let at = head.wrapping_add((index * granules) as usize);

@@ -48,8 +48,7 @@ impl Run {
         let (slot, block) = (CLASS[lender].size as usize, CLASS[borrower].size as usize);
         let slots = block / slot;
         let fits = (2..=SLOTS_MAX).contains(&slots) && slots * slot == block;
-        (fits && lends(lender))
-            .then_some(Self { slots: u32_of(slots), align: 1 << block.trailing_zeros() })
+        (fits && lends(lender)).then_some(Self { slots: u32_of(slots), align: 1 << block.trailing_zeros() })
     }
 }
 
@@ -69,13 +68,7 @@ impl Bin {
 
     /// Fills `out` with blocks of the shape `run`, as far as the emptiest slabs have such runs;
     /// returns how many.
-    pub fn lend<O: Os>(
-        &self,
-        supply: &Supply<O>,
-        class: usize,
-        run: Run,
-        out: &mut [*mut u8],
-    ) -> usize {
+    pub fn lend<O: Os>(&self, supply: &Supply<O>, class: usize, run: Run, out: &mut [*mut u8]) -> usize {
         if !self.may_lend.load(Ordering::Relaxed) {
             return 0;
         }
@@ -205,13 +198,7 @@ impl Slab {
     ///
     /// # Safety
     /// The slab is whole, its bin's lock is held, and it is not used afterwards.
-    pub(super) unsafe fn forget_tails<O: Os>(
-        self,
-        os: &O,
-        metadata: &Metadata,
-        shape: Shape,
-        idle: bool,
-    ) {
+    pub(super) unsafe fn forget_tails<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, idle: bool) {
         // SAFETY: the memory came from `prepare_to_lend`.
         unsafe {
             let tails = (*self.0).tails.swap(0, Ordering::Relaxed);

@@ -59,12 +59,7 @@ pub(crate) fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static
 
 impl Ground {
     pub(crate) fn new() -> Self {
-        Self {
-            os: Fake::new(PAGE_BYTES),
-            arena: Arena::new(),
-            metadata: Metadata::new(),
-            tick: AtomicU32::new(16),
-        }
+        Self { os: Fake::new(PAGE_BYTES), arena: Arena::new(), metadata: Metadata::new(), tick: AtomicU32::new(16) }
     }
 
     pub(crate) fn supply(&self) -> Supply<'_, Fake> {
@@ -89,9 +84,7 @@ impl Ground {
         let slots: Vec<_> = slots.iter().map(|slot| slot.0).collect();
         let mut found = Returned { slots: &slots, left: mask(0, u32_of(slots.len())) };
         // SAFETY: the slots came from this bin.
-        assert!(unsafe {
-            bin.put(&self.supply(), (CLASS_NUMBER, 0), &mut found, Age::Fresh, Wait::Yes)
-        });
+        assert!(unsafe { bin.put(&self.supply(), (CLASS_NUMBER, 0), &mut found, Age::Fresh, Wait::Yes) });
         assert_eq!(found.left, 0);
     }
 
@@ -128,8 +121,7 @@ impl Ground {
     }
 
     pub(crate) fn validate(&self, bin: &Bin) {
-        bin.lock(&self.os)
-            .validate(Shape::new(CLASS_NUMBER, self.os.page_bytes().trailing_zeros()));
+        bin.lock(&self.os).validate(Shape::new(CLASS_NUMBER, self.os.page_bytes().trailing_zeros()));
         self.arena.lock(&self.os).validate();
     }
 }

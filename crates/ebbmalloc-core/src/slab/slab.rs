@@ -47,14 +47,7 @@ impl Slab {
     ///
     /// # Safety
     /// The granules belong to the caller alone, and its bin's lock is held.
-    pub unsafe fn create<O: Os>(
-        self,
-        os: &O,
-        metadata: &Metadata,
-        shape: Shape,
-        dirty: bool,
-        wait: Wait,
-    ) -> bool {
+    pub unsafe fn create<O: Os>(self, os: &O, metadata: &Metadata, shape: Shape, dirty: bool, wait: Wait) -> bool {
         let slots = shape.slots();
         // SAFETY: the granules are a new slab's and the caller's (fn contract); an outside bitmap is as long as `words` says.
         unsafe {
@@ -127,8 +120,7 @@ impl Slab {
     /// The bin's lock is held.
     pub unsafe fn take(self, shape: Shape, tick: u32, out: &mut [*mut u8]) -> usize {
         // SAFETY: the lock is held.
-        let (shape, resident, base) =
-            unsafe { (self.shape(shape), (*self.0).resident, (*self.0).base) };
+        let (shape, resident, base) = unsafe { (self.shape(shape), (*self.0).resident, (*self.0).base) };
         let mut taken = 0;
         let mut pages = 0;
         let all = shape.all_pages();
@@ -208,8 +200,7 @@ impl Slab {
                 }
                 free & !left
             };
-            let on_allowed =
-                |free| free & !shape.slots_of_word(index, shape.pages_of_word(index) & !allowed);
+            let on_allowed = |free| free & !shape.slots_of_word(index, shape.pages_of_word(index) & !allowed);
             // Few slots most often lie on allowed pages, and if not are handed out again.
             let is_sure = few || allowed == u64::MAX;
             let mut gone = hand_out(if is_sure { *word } else { on_allowed(*word) });

@@ -90,8 +90,7 @@ impl<'a, O: Os> Sweep<'a, O> {
             };
             if going != 0 {
                 // SAFETY: the slab was on the list of the bin whose lock is held, so it is a slab of this shape.
-                self.run_count +=
-                    unsafe { runs_of(slab, shape, going, &mut self.runs[self.run_count..]) };
+                self.run_count += unsafe { runs_of(slab, shape, going, &mut self.runs[self.run_count..]) };
                 self.slabs[self.slab_count] = (Some(bin), slab);
                 self.slab_count += 1;
             }
@@ -112,8 +111,7 @@ impl<'a, O: Os> Sweep<'a, O> {
         }
         assert_none_held();
         // SAFETY: the runs are pages without a live slot whose free slots are out of reach.
-        let discarded =
-            unsafe { self.supply.arena.discard(self.supply.os, &self.runs[..self.run_count]) };
+        let discarded = unsafe { self.supply.arena.discard(self.supply.os, &self.runs[..self.run_count]) };
         self.total.calls += 1;
         let refused = discarded.refused_bytes > 0;
         let unclear = refused && self.slab_count > 1;
@@ -123,8 +121,7 @@ impl<'a, O: Os> Sweep<'a, O> {
         }
         let mut rest = &self.slabs[..self.slab_count];
         while let Some(&(Some(bin), first)) = rest.first() {
-            let is_same =
-                |slab: &&(Option<&Bin>, Slab)| slab.0.is_some_and(|of| core::ptr::eq(of, bin));
+            let is_same = |slab: &&(Option<&Bin>, Slab)| slab.0.is_some_and(|of| core::ptr::eq(of, bin));
             let same = rest.iter().take(SLABS).take_while(is_same).count();
             let (now, later) = rest.split_at(same);
             // SAFETY: pages of it are leaving, so it is still a slab, and its class does not change.
@@ -181,10 +178,8 @@ unsafe fn runs_of(slab: Slab, shape: Shape, mut pages: u64, runs: &mut [PageRun]
         let first = pages.trailing_zeros();
         let len = (pages >> first).trailing_ones();
         pages &= !mask(first, len);
-        *run = PageRun {
-            start: base + ((first as usize) << shape.page_shift),
-            bytes: (len as usize) << shape.page_shift,
-        };
+        *run =
+            PageRun { start: base + ((first as usize) << shape.page_shift), bytes: (len as usize) << shape.page_shift };
         count += 1;
     }
     count
@@ -193,19 +188,12 @@ unsafe fn runs_of(slab: Slab, shape: Shape, mut pages: u64, runs: &mut [PageRun]
 impl Slabs {
     /// Visits one slab: marks the pages that leave, and notes the other free pages for the next tick. Returns the leaving
     /// pages, and whether the next tick has work here.
-    unsafe fn visit_slab(
-        &mut self,
-        slab: Slab,
-        shape: Shape,
-        tick: u32,
-        force: bool,
-    ) -> (u64, bool) {
+    unsafe fn visit_slab(&mut self, slab: Slab, shape: Shape, tick: u32, force: bool) -> (u64, bool) {
         // SAFETY: the slab was on this bin's list, and its lock is held (`&mut self` comes from the guard).
         unsafe {
             let candidates = (*slab.0).resident & !(*slab.0).leaving;
             let free = slab.free_pages(shape, candidates);
-            let mut going =
-                if force { free } else { free & (*slab.0).seen & !slab.touched_since(tick) };
+            let mut going = if force { free } else { free & (*slab.0).seen & !slab.touched_since(tick) };
             if (*slab.0).locked && !force {
                 going = 0;
             }
@@ -227,13 +215,7 @@ impl Slabs {
     }
 
     /// Completes the return of a slab's pages.
-    unsafe fn returned<O: Os>(
-        &mut self,
-        supply: &Supply<O>,
-        slab: Slab,
-        shape: Shape,
-        refused: bool,
-    ) {
+    unsafe fn returned<O: Os>(&mut self, supply: &Supply<O>, slab: Slab, shape: Shape, refused: bool) {
         // SAFETY: the bin's lock is held (`&mut self` comes from the guard), and a slab with leaving pages stays a
         // slab.
         unsafe {

@@ -26,10 +26,7 @@ impl Slab {
             self.validate_tails(shape);
             for slot in 0..shape.class.slots as usize {
                 let set = bitmap[slot / 64] >> (slot % 64) & 1 == 1;
-                assert!(
-                    !set || shape.pages_of_slot(slot) & slab.leaving == 0,
-                    "a leaving slot is free"
-                );
+                assert!(!set || shape.pages_of_slot(slot) & slab.leaving == 0, "a leaving slot is free");
             }
         }
     }

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use ebb_node::census;
 use procfs::process::Process;
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
-};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 
 use crate::exit::{Exit, Failure};
 
@@ -39,15 +37,10 @@ pub struct Right {
 
 pub fn missing(cgroups: Option<&Path>) -> Vec<Right> {
     let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    let mut missing: Vec<Right> = NEEDED
-        .iter()
-        .filter(|(capability, _)| !effective.contains(*capability))
-        .map(|(_, right)| *right)
-        .collect();
+    let mut missing: Vec<Right> =
+        NEEDED.iter().filter(|(capability, _)| !effective.contains(*capability)).map(|(_, right)| *right).collect();
     let namespaces = Process::myself().and_then(|own| own.namespaces());
-    let of_pids = namespaces
-        .ok()
-        .and_then(|all| Some(all.0.get("pid".as_ref() as &std::ffi::OsStr)?.identifier));
+    let of_pids = namespaces.ok().and_then(|all| Some(all.0.get("pid".as_ref() as &std::ffi::OsStr)?.identifier));
     if of_pids.is_some_and(|number| number != FIRST_NAMESPACE) {
         missing.push(Right { name: "hostPID", costs: "only processes of this container are seen" });
     }
@@ -62,14 +55,12 @@ pub fn missing(cgroups: Option<&Path>) -> Vec<Right> {
 
 /// Keeps the needed capabilities only, in this thread and in threads that it starts; an executed program could gain none.
 pub fn give_up() -> Result<(), Failure> {
-    let refused = |error: rustix::io::Errno| {
-        Failure::new(Exit::Internal, format!("capabilities cannot be given up: {error}"))
-    };
+    let refused =
+        |error: rustix::io::Errno| Failure::new(Exit::Internal, format!("capabilities cannot be given up: {error}"));
     let has = capabilities(None).map_err(refused)?;
     let needed = NEEDED.iter().fold(CapabilitySet::empty(), |all, (one, _)| all | *one);
     let kept = has.permitted & needed;
-    let sets =
-        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(refused)?;
     set_no_new_privs(true).map_err(refused)
 }

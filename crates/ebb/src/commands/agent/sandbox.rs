@@ -3,8 +3,7 @@
 //! It names what is refused, not what is allowed, so that a C library's new call for an old purpose does not end the agent.
 
 use seccompiler::{
-    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter,
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
 };
 
 use crate::exit::{Exit, Failure};
@@ -70,13 +69,10 @@ const REFUSED_OLD: &[i64] = &[];
 
 /// Enters the sandbox, in this thread and in threads that it starts.
 pub fn enter() -> Result<(), Failure> {
-    let refused = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Internal, format!("no seccomp filter: {error}"))
-    };
+    let refused = |error: &dyn std::fmt::Display| Failure::new(Exit::Internal, format!("no seccomp filter: {error}"));
     let always = REFUSED.iter().chain(REFUSED_OLD).map(|&call| (call, Vec::new()));
     let mut rules: std::collections::BTreeMap<i64, Vec<SeccompRule>> = always.collect();
-    let bits =
-        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT].map(|bit| u64::from(bit.unsigned_abs()));
+    let bits = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT].map(|bit| u64::from(bit.unsigned_abs()));
     for (call, place) in OPENS {
         let opens = bits.map(|bit| {
             let is_set = SeccompCmpOp::MaskedEq(bit);

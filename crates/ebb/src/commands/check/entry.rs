@@ -89,9 +89,8 @@ impl<'a> Loader<'a> {
 
     fn missing(&self, elf: &Elf, path: &Path) -> Vec<String> {
         let beside = path.parent();
-        let is_there = |name: &&String| {
-            self.locate(name).is_some() || beside.is_some_and(|folder| folder.join(name).exists())
-        };
+        let is_there =
+            |name: &&String| self.locate(name).is_some() || beside.is_some_and(|folder| folder.join(name).exists());
         elf.needed.iter().filter(|name| !is_there(name)).cloned().collect()
     }
 
@@ -100,9 +99,7 @@ impl<'a> Loader<'a> {
         let configured = self.root.resolve(Path::new("/etc/ld.so.conf.d")).and_then(fs::read_dir);
         let files = configured.into_iter().flatten().flatten();
         let mut folders = Vec::new();
-        for text in
-            files.filter_map(|file| NamedFile::read_text(&file.path(), MOST_TEXT_BYTES).ok())
-        {
+        for text in files.filter_map(|file| NamedFile::read_text(&file.path(), MOST_TEXT_BYTES).ok()) {
             let lines = text.lines().map(str::trim).filter(|line| line.starts_with('/'));
             folders.extend(lines.map(PathBuf::from));
         }

@@ -55,8 +55,7 @@ impl BuildContext {
         let lines = self.ignore.as_deref().unwrap_or_default().lines();
         for line in lines.map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
             let taken_back = line.strip_prefix('!');
-            let pattern =
-                taken_back.unwrap_or(line).trim_start_matches("./").trim_start_matches('/');
+            let pattern = taken_back.unwrap_or(line).trim_start_matches("./").trim_start_matches('/');
             let glob = GlobBuilder::new(pattern).literal_separator(true).build();
             if glob.is_ok_and(|it| it.compile_matcher().is_match(file)) {
                 ignored = taken_back.is_none();
@@ -83,8 +82,7 @@ impl Context for BuildContext {
         let mut elsewhere = [self.folder.join("..").join(name), PathBuf::from(name)].into_iter();
         let here = self.folder.display().to_string();
         let folder = if here.is_empty() { "this folder" } else { &here };
-        (!elsewhere.any(|it| it.exists()))
-            .then(|| format!("there is no {name} in {folder}, the build context"))
+        (!elsewhere.any(|it| it.exists())).then(|| format!("there is no {name} in {folder}, the build context"))
     }
 }
 
@@ -97,8 +95,7 @@ pub(in crate::commands) fn drop_ins(unit: &Path) -> Result<Vec<(String, String)>
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.ends_with(".conf") {
             let path = entry.path();
-            let text = fs::read_to_string(&path)
-                .map_err(|error| Failure::at(Exit::Permission, &path, error))?;
+            let text = fs::read_to_string(&path).map_err(|error| Failure::at(Exit::Permission, &path, error))?;
             found.push((name, text));
         }
     }
@@ -107,11 +104,7 @@ pub(in crate::commands) fn drop_ins(unit: &Path) -> Result<Vec<(String, String)>
 }
 
 /// The service of a unit with these drop-ins.
-pub(in crate::commands) fn unit(
-    path: &Path,
-    text: &str,
-    drop_ins: &[(String, String)],
-) -> Result<Service, String> {
+pub(in crate::commands) fn unit(path: &Path, text: &str, drop_ins: &[(String, String)]) -> Result<Service, String> {
     let mut unit = Unit::parse(text)?;
     for (name, text) in drop_ins.iter().filter(|it| !it.1.trim().is_empty()) {
         unit.extend(Unit::parse(text).map_err(|why| format!("{name}: {why}"))?);
@@ -161,10 +154,12 @@ fn requesting(kind: Kind, all: impl Iterator<Item = Judged>) -> Vec<Judged> {
     };
     let (silent, mut requesting): (Vec<Judged>, Vec<Judged>) = all.partition(is_silent);
     if kind == Kind::Supervisor && !requesting.is_empty() {
-        requesting.extend(silent.into_iter().map(|it| Judged {
-            allocator: None,
-            findings: it.findings.into_iter().map(Finding::as_note).collect(),
-        }));
+        requesting.extend(
+            silent.into_iter().map(|it| Judged {
+                allocator: None,
+                findings: it.findings.into_iter().map(Finding::as_note).collect(),
+            }),
+        );
     }
     requesting
 }
@@ -177,10 +172,9 @@ fn settle(name: &str, judged: &mut Judged, wanted: Option<&Wanted>) {
         None if wanted.allocator == Some(Allocator::Glibc) => {
             judged.findings.retain(|it| it.severity == Severity::Unknown);
         }
-        Some(asked) if !is_same(wanted, asked) => judged.findings.push(
-            Finding::new(Id::OtherFirst, format!("{asked} is configured, not {}", wanted.name))
-                .in_file(name),
-        ),
+        Some(asked) if !is_same(wanted, asked) => judged
+            .findings
+            .push(Finding::new(Id::OtherFirst, format!("{asked} is configured, not {}", wanted.name)).in_file(name)),
         _ => {}
     }
 }

@@ -52,8 +52,7 @@ pub(super) fn check(target: &str, pids: &[i32], wanted: Option<Wanted>) -> Repor
 fn nothing_requested(target: &str, facts: &[Process]) -> Report {
     if let Some(own) = facts.iter().find_map(brought) {
         let findings = facts.iter().flat_map(wrong_settings).collect();
-        let lines =
-            lines(facts, |process| process.malloc.is_ok().then(|| brought(process) == Some(own)));
+        let lines = lines(facts, |process| process.malloc.is_ok().then(|| brought(process) == Some(own)));
         let name = Some(own.to_string());
         return Report::new(target, Subject::Processes, name, lines, findings).brought_by_program();
     }
@@ -62,14 +61,11 @@ fn nothing_requested(target: &str, facts: &[Process]) -> Report {
         (true, _) => Finding::new(Id::Unreadable, "all processes have ended"),
         (false, Some(why)) => Finding::new(
             Id::Closed,
-            format!(
-                "the environment cannot be read: {why}; name the expected allocator with --allocator"
-            ),
+            format!("the environment cannot be read: {why}; name the expected allocator with --allocator"),
         ),
-        (false, None) => Finding::new(
-            Id::NotAsked,
-            "no environment names an allocator; name the expected one with --allocator",
-        ),
+        (false, None) => {
+            Finding::new(Id::NotAsked, "no environment names an allocator; name the expected one with --allocator")
+        }
     };
     let mut findings = vec![finding];
     findings.extend(facts.iter().filter_map(huge_pages));
@@ -121,10 +117,8 @@ fn brought(process: &Process) -> Option<Allocator> {
 
 /// A program that wants it and cannot preload it cannot load it later either.
 fn late_loading(facts: &[Process], wanted: &Wanted) -> Option<Finding> {
-    let lacks = |it: &&Process| {
-        process::in_charge(it, wanted) == Some(false)
-            && !it.preloaded.iter().any(|it| wanted.is(it))
-    };
+    let lacks =
+        |it: &&Process| process::in_charge(it, wanted) == Some(false) && !it.preloaded.iter().any(|it| wanted.is(it));
     let process = facts.iter().find(lacks)?;
     let file = wanted.file.as_ref()?;
     let own = Elf::read(Path::new(&format!("/proc/{}/exe", process.pid))).ok()?;
@@ -153,8 +147,7 @@ fn read(pid: i32) -> Option<Process> {
         entries.extend(loader.system_preload());
         entries
     });
-    let malloc =
-        started_malloc_source(pid, STARTS_WITHIN).map(|source| malloc(&source, &executable, &root));
+    let malloc = started_malloc_source(pid, STARTS_WITHIN).map(|source| malloc(&source, &executable, &root));
     Some(Process {
         pid,
         parent,
@@ -186,8 +179,7 @@ fn malloc(source: &MallocSource, executable: &Path, root: &Root) -> Malloc {
 
 /// Those of a jemalloc: from its variables where these have names, else from its arenas. Its own words for the values.
 fn settings_in_force(pid: i32) -> InForce {
-    let read =
-        ebb_inspect::Target::open(pid).and_then(|target| ebb_inspect::jemalloc::settings(&target));
+    let read = ebb_inspect::Target::open(pid).and_then(|target| ebb_inspect::jemalloc::settings(&target));
     // With two of them it is not known whose settings the variable is for.
     let Ok([jemalloc]) = read.as_deref() else {
         return InForce::new();

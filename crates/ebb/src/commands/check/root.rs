@@ -58,16 +58,14 @@ pub(super) fn check(
     let root = Root::at(&fs::canonicalize(target)?);
     let (programs, named) = programs(&root, asked)?;
     let Some(first) = programs.iter().find(|it| !it.elf.is_static()).or(programs.first()) else {
-        return Err(Failure::usage(format!("{target} contains no program")).remedy(
-            "name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)",
-        ));
+        return Err(Failure::usage(format!("{target} contains no program"))
+            .remedy("name the folder of an unpacked image (docker export, skopeo and umoci, a chroot)"));
     };
     let mut findings = Vec::new();
     let Some((text, source, wanted)) = preloaded(&root, first, wanted, &mut findings) else {
         return Ok(nothing(target, programs.len()));
     };
-    let pages =
-        |program: &Program| page_size.or_else(|| is_of_this_machine(&program.elf).then(page_bytes));
+    let pages = |program: &Program| page_size.or_else(|| is_of_this_machine(&program.elf).then(page_bytes));
     let mut groups: BTreeMap<(Id, String), BTreeSet<String>> = BTreeMap::new();
     for program in &programs {
         let entry = Loader::of(&root, &program.elf).entry(&text);
@@ -80,8 +78,7 @@ pub(super) fn check(
     for ((id, what), names) in groups {
         findings.push(grouped(id, what, &names, named, programs.len()));
     }
-    Ok(Report::new(target, Subject::Root, Some(wanted.name), Vec::new(), findings)
-        .with_programs(programs.len()))
+    Ok(Report::new(target, Subject::Root, Some(wanted.name), Vec::new(), findings).with_programs(programs.len()))
 }
 
 /// How the loader would come to the library, and which allocator is expected of it; nothing where none is asked for.
@@ -104,8 +101,7 @@ fn preloaded(
         (Some(_), None) => None,
         (None, None) => {
             let scripts = entrypoints(root).into_iter();
-            let mut set =
-                scripts.filter_map(|(path, text)| Some((path, set_by_script(&text)?.value)));
+            let mut set = scripts.filter_map(|(path, text)| Some((path, set_by_script(&text)?.value)));
             let (script, text) = set.next()?;
             let script = script.display().to_string();
             let entry = Loader::of(root, &first.elf).entry(&text);
@@ -145,9 +141,8 @@ pub(super) fn entrypoints(root: &Root) -> Vec<(PathBuf, String)> {
     const MOST_BYTES: u64 = 256 << 10;
     let folders = FOLDERS.iter().filter_map(|folder| root.resolve(Path::new(folder)).ok());
     let files = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let is_script = |file: &fs::DirEntry| {
-        is_entrypoint_name(&file.path()) && file.file_type().is_ok_and(|it| it.is_file())
-    };
+    let is_script =
+        |file: &fs::DirEntry| is_entrypoint_name(&file.path()) && file.file_type().is_ok_and(|it| it.is_file());
     let read = |file: fs::DirEntry| {
         let text = NamedFile::read_text(&file.path(), MOST_BYTES).ok()?;
         Some((root.inside(&file.path()), text))
@@ -173,13 +168,12 @@ fn programs(root: &Root, named: &[PathBuf]) -> Result<(Vec<Program>, bool), Fail
 }
 
 fn all_programs(root: &Root) -> Vec<Program> {
-    let walk = WalkDir::new(root.folder()).sort_by_file_name().into_iter().filter_entry(|entry| {
-        entry.depth() != 1 || !SKIPPED.contains(&&*entry.file_name().to_string_lossy())
-    });
+    let walk = WalkDir::new(root.folder())
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| entry.depth() != 1 || !SKIPPED.contains(&&*entry.file_name().to_string_lossy()));
     let is_executable = |entry: &walkdir::DirEntry| {
-        entry.file_type().is_file()
-            && entry.metadata().is_ok_and(|it| it.mode() & 0o111 != 0)
-            && is_elf(entry.path())
+        entry.file_type().is_file() && entry.metadata().is_ok_and(|it| it.mode() & 0o111 != 0) && is_elf(entry.path())
     };
     let programs = walk.flatten().filter(is_executable).filter_map(|entry| {
         let path = entry.into_path();
@@ -192,8 +186,7 @@ fn all_programs(root: &Root) -> Vec<Program> {
 
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; ELF_MAGIC.len()];
-    NamedFile::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-        && magic == ELF_MAGIC
+    NamedFile::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == ELF_MAGIC
 }
 
 /// Shared objects often carry the bit of programs.
@@ -259,24 +252,13 @@ pub(super) fn is_of_program(id: Id) -> bool {
 
 /// One finding for all programs with the same fault. Where no program was named, a fault of single ones
 /// is a note: every system has set-uid programs. A fault of most is one of the library.
-fn grouped(
-    id: Id,
-    what: String,
-    names: &BTreeSet<String>,
-    named: bool,
-    programs: usize,
-) -> Finding {
+fn grouped(id: Id, what: String, names: &BTreeSet<String>, named: bool, programs: usize) -> Finding {
     let shown: Vec<&str> = names.iter().map(String::as_str).take(MOST_NAMES).collect();
     let mut list = shown.join(", ");
     if names.len() > shown.len() {
         list += &format!(" and {} more", names.len() - shown.len());
     }
-    let what =
-        if is_of_program(id) { format!("{list}: {what}") } else { format!("{what} ({list})") };
+    let what = if is_of_program(id) { format!("{list}: {what}") } else { format!("{what} ({list})") };
     let finding = Finding::new(id, what);
-    if named || names.len() * 2 > programs || finding.severity == Severity::Note {
-        finding
-    } else {
-        finding.as_note()
-    }
+    if named || names.len() * 2 > programs || finding.severity == Severity::Note { finding } else { finding.as_note() }
 }

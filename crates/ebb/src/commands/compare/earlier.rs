@@ -27,11 +27,8 @@ impl Earlier {
     pub fn check(&self, workload: &WorkloadFacts, metric: Metric) -> Result<(), Failure> {
         match against::refusal(&self.trial, workload, metric) {
             None => Ok(()),
-            Some(reason) => Err(Failure::usage(format!(
-                "{} cannot be compared with: {reason}",
-                self.file.display()
-            ))
-            .remedy("repeat that trial without --against")),
+            Some(reason) => Err(Failure::usage(format!("{} cannot be compared with: {reason}", self.file.display()))
+                .remedy("repeat that trial without --against")),
         }
     }
 
@@ -63,16 +60,15 @@ fn file_of(at: &Path) -> PathBuf {
 pub fn read(at: &Path) -> Result<Trial, Failure> {
     let file = &file_of(at);
     let wrong = |reason: String| {
-        Failure::at(Exit::Usage, file, reason)
-            .remedy("give the results.json that ebb compare -o DIR wrote")
+        Failure::at(Exit::Usage, file, reason).remedy("give the results.json that ebb compare -o DIR wrote")
     };
     #[derive(Deserialize)]
     struct Layout {
         format: u32,
     }
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let layout: Layout = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("no results of a trial: {error}")))?;
+    let layout: Layout =
+        serde_json::from_str(&text).map_err(|error| wrong(format!("no results of a trial: {error}")))?;
     if layout.format != FORMAT {
         return Err(wrong(format!("it has format {}; this ebb reads {FORMAT}", layout.format)));
     }

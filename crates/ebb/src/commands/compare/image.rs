@@ -82,8 +82,8 @@ impl Args {
             value.map(|value| value.trim_matches(['"', '\'']).to_owned())
         };
         let variable = |name: &str| std::env::var(name).ok().or_else(|| of_file(name));
-        let of = options::of_compose(&text, self.service.as_deref(), folder, &variable)
-            .map_err(|error| wrong(&error))?;
+        let of =
+            options::of_compose(&text, self.service.as_deref(), folder, &variable).map_err(|error| wrong(&error))?;
         for note in of.notes {
             terminal::warn(&format!("note: {note}"));
         }
@@ -99,22 +99,17 @@ impl Args {
     ) -> Result<Option<Container>, Failure> {
         let Some(Requested { image, options, .. }) = requested else {
             return match &self.engine {
-                Some(engine) => {
-                    Err(Failure::usage(format!("--engine {engine}: no image is given"))
-                        .remedy("give --image IMAGE, or the image of the workload's service"))
-                }
+                Some(engine) => Err(Failure::usage(format!("--engine {engine}: no image is given"))
+                    .remedy("give --image IMAGE, or the image of the workload's service")),
                 None => Ok(None),
             };
         };
         let image = image.as_str();
         let is_root = self.compose.is_none() && image.starts_with(['/', '.']);
-        let engines =
-            Engine::all(self.engine.as_deref(), &ebb_process::program::search_path(), is_root);
+        let engines = Engine::all(self.engine.as_deref(), &ebb_process::program::search_path(), is_root);
         let engines = engines.map_err(|reason| match self.engine {
             Some(_) => Failure::usage(reason),
-            None => {
-                Failure::new(Exit::Missing, reason).remedy("install one, or name one by --engine")
-            }
+            None => Failure::new(Exit::Missing, reason).remedy("install one, or name one by --engine"),
         })?;
         let (engine, source) = match is_root {
             true => bundle(engines, image, has_arguments)?,
@@ -122,19 +117,13 @@ impl Args {
         };
         let container = Container { engine, source, limits };
         for command in container.left_over() {
-            terminal::warn(&format!(
-                "an earlier trial that was killed left a container: {command}"
-            ));
+            terminal::warn(&format!("an earlier trial that was killed left a container: {command}"));
         }
         Ok(Some(container))
     }
 }
 
-fn bundle(
-    engines: Vec<Engine>,
-    path: &str,
-    has_arguments: bool,
-) -> Result<(Engine, Source), Failure> {
+fn bundle(engines: Vec<Engine>, path: &str, has_arguments: bool) -> Result<(Engine, Source), Failure> {
     let bundle = Bundle::read(Path::new(path)).map_err(Failure::usage)?;
     if !has_arguments && !bundle.has_command() {
         let what = format!("{path} is a root without a configuration, so its service is not known");
@@ -149,16 +138,11 @@ fn bundle(
     Ok((engine, Source::Bundle(bundle)))
 }
 
-fn named(
-    engines: Vec<Engine>,
-    image: &str,
-    options: Vec<String>,
-) -> Result<(Engine, Source), Failure> {
+fn named(engines: Vec<Engine>, image: &str, options: Vec<String>) -> Result<(Engine, Source), Failure> {
     let (engine, theirs) = choose(engines, image).map_err(|error| match error {
         NoImage::Unknown(said) => {
             let what = format!("no engine has the image {image} ({said})");
-            Failure::new(Exit::Missing, what)
-                .remedy("pull or build it first; a folder begins with / or .")
+            Failure::new(Exit::Missing, what).remedy("pull or build it first; a folder begins with / or .")
         }
         NoImage::NoRights(said) => {
             let what = format!("the image {image} cannot be read ({said})");
@@ -176,9 +160,8 @@ fn named(
     };
     if !theirs.is_empty() && theirs != ours {
         let what = format!("the image {image} is for {theirs}, this machine is {ours}");
-        return Err(Failure::new(Exit::Unsupported, what).remedy(
-            "an emulator's memory is not the service's; use an image of this architecture",
-        ));
+        return Err(Failure::new(Exit::Unsupported, what)
+            .remedy("an emulator's memory is not the service's; use an image of this architecture"));
     }
     Ok((engine, Source::Image(image.to_owned(), options)))
 }
@@ -198,13 +181,10 @@ pub fn resolve_all(
         Ok(specs.into_iter().map(|spec| seen.resolve(spec, trial, folder)).collect())
     });
     match prepared {
-        Ok(prepared) => {
-            prepared.map_err(|reason: String| Failure::new(Exit::NotEnoughEvidence, reason))
+        Ok(prepared) => prepared.map_err(|reason: String| Failure::new(Exit::NotEnoughEvidence, reason)),
+        Err(_) if trial.interrupt.is_set() => {
+            Err(Failure::new(Exit::Interrupted, "interrupted while the service was looked at: nothing was measured"))
         }
-        Err(_) if trial.interrupt.is_set() => Err(Failure::new(
-            Exit::Interrupted,
-            "interrupted while the service was looked at: nothing was measured",
-        )),
         Err((reason, last_lines)) => {
             for line in &last_lines {
                 terminal::warn(&format!("| {line}"));

@@ -73,11 +73,7 @@ impl Args {
 
     /// The variants that `--max-rest` is about, before anything is started.
     pub fn check(&self, names: &[&str]) -> Result<(), Failure> {
-        let unknown = self
-            .max_rest
-            .iter()
-            .filter_map(|(name, _)| name.as_deref())
-            .find(|name| !names.contains(name));
+        let unknown = self.max_rest.iter().filter_map(|(name, _)| name.as_deref()).find(|name| !names.contains(name));
         unknown.map_or(Ok(()), |name| {
             let what = format!("--max-rest {name}: this trial has no such variant");
             Err(Failure::usage(what).remedy(format!("it has: {}", names.join(", "))))

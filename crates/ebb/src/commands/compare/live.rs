@@ -63,9 +63,7 @@ pub struct Args {
 
 fn parse_side(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, target)) if !name.is_empty() && !target.is_empty() => {
-            Ok((name.to_owned(), target.to_owned()))
-        }
+        Some((name, target)) if !name.is_empty() && !target.is_empty() => Ok((name.to_owned(), target.to_owned())),
         _ => Err("not NAME=TARGET".to_owned()),
     }
 }
@@ -93,9 +91,7 @@ struct Side {
 /// Watches to the end, or to Ctrl-C.
 pub fn watch(args: &Args, metric: Metric) -> Result<Trial, Failure> {
     if args.every < Duration::from_millis(100) || args.time < args.every * 2 {
-        return Err(Failure::usage(
-            "--for must be long enough for two looks, and --every at least 100ms",
-        ));
+        return Err(Failure::usage("--for must be long enough for two looks, and --every at least 100ms"));
     }
     let started = SystemTime::now();
     let events = |path: &PathBuf| events::read(path, started);
@@ -239,8 +235,7 @@ impl Side {
             cpu_s: sample.cpu_s.map(|_| self.cpu_s),
             // Not carried over restarts.
             cpu_system_s: None,
-            cgroup_bytes: cgroup
-                .and_then(|cgroup| Some(cgroup.usage?.saturating_sub(cgroup.parts.inactive_file?))),
+            cgroup_bytes: cgroup.and_then(|cgroup| Some(cgroup.usage?.saturating_sub(cgroup.parts.inactive_file?))),
             ..sample
         });
     }
@@ -275,16 +270,9 @@ impl Side {
 }
 
 /// A variant with the one run of a side, and its steps.
-fn end(
-    mut variant: Variant,
-    mut run: Run,
-    seconds: f64,
-    metric: Metric,
-    events: &[Event],
-) -> Variant {
+fn end(mut variant: Variant, mut run: Run, seconds: f64, metric: Metric, events: &[Event]) -> Variant {
     let points = run.samples.iter();
-    let points: Vec<(f64, f64)> =
-        points.filter_map(|sample| Some((sample.at_s, metric.of(sample)? as f64))).collect();
+    let points: Vec<(f64, f64)> = points.filter_map(|sample| Some((sample.at_s, metric.of(sample)? as f64))).collect();
     run.steps = steps::of_series(&points);
     run.events = steps::line_up(&mut run.steps, seconds, points.len(), events);
     run.phases.push(PhaseSpan {
@@ -323,13 +311,7 @@ fn settings(pid: i32) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn trial(
-    variants: Vec<Variant>,
-    canary: Canary,
-    metric: Metric,
-    started: SystemTime,
-    seconds: f64,
-) -> Trial {
+fn trial(variants: Vec<Variant>, canary: Canary, metric: Metric, started: SystemTime, seconds: f64) -> Trial {
     let verdict = canary::judge(&variants, &canary, metric);
     Trial {
         format: FORMAT,

@@ -175,11 +175,7 @@ fn has_ended(pid: i32) -> bool {
 /// What one process holds, in pages; `None` where it does not show it.
 fn held(of: &ebb_process::tree::Held) -> Option<refaults::Held> {
     Some(refaults::Held {
-        space: refaults::AddressSpace {
-            pid: of.pid,
-            started_ticks: of.started_ticks,
-            stack: of.stack,
-        },
+        space: refaults::AddressSpace { pid: of.pid, started_ticks: of.started_ticks, stack: of.stack },
         anon_pages: of.anon? / procfs::page_size(),
     })
 }
@@ -202,8 +198,7 @@ impl ServiceCgroup for CgroupOf {
 
 fn is_small_and_static(pid: i32) -> bool {
     let anon = Tree::of_pids(vec![pid]).sample().anon;
-    anon.is_some_and(|bytes| bytes < SMALL_BYTES)
-        && ebb_process::malloc_source(pid) == Ok(MallocSource::Static)
+    anon.is_some_and(|bytes| bytes < SMALL_BYTES) && ebb_process::malloc_source(pid) == Ok(MallocSource::Static)
 }
 
 fn takes_malloc_from(pid: i32, variant: &Prepared, in_container: bool) -> Result<(), String> {

@@ -19,9 +19,7 @@ impl Folder {
     /// Makes it, before anything is measured: a folder that cannot be written, or a full disk, is found out now,
     /// not after twenty minutes.
     pub fn create(path: &Path) -> Result<Folder, Failure> {
-        std::fs::create_dir_all(path)
-            .and_then(|()| probe(path))
-            .map_err(|error| unusable("-o", path, &error))?;
+        std::fs::create_dir_all(path).and_then(|()| probe(path)).map_err(|error| unusable("-o", path, &error))?;
         Ok(Folder(path.to_owned()))
     }
 
@@ -29,8 +27,7 @@ impl Folder {
     /// Answers where the earlier ones are.
     pub fn clear(&self) -> Result<Option<PathBuf>, Failure> {
         let failed = |path: &Path, error| Failure::at(Exit::Usage, path, error);
-        let there: Vec<&str> =
-            FILES.into_iter().filter(|name| self.0.join(name).exists()).collect();
+        let there: Vec<&str> = FILES.into_iter().filter(|name| self.0.join(name).exists()).collect();
         let mut kept = None;
         if there.iter().any(|name| *name != LOGS) {
             let place = self.place_of_earlier();

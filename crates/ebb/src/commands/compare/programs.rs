@@ -20,14 +20,10 @@ pub fn look_up(workload: &Workload) -> Result<(), Failure> {
         let command = phase.command.as_ref()?;
         Some((format!("the load of phase \"{}\"", phase.name), command))
     });
-    let companions = workload
-        .companions
-        .iter()
-        .map(|it| (format!("the companion \"{}\"", it.name), &it.command));
+    let companions = workload.companions.iter().map(|it| (format!("the companion \"{}\"", it.name), &it.command));
     let prepare = workload.prepare.iter().map(|it| ("prepare".to_owned(), &it.command));
     for (whose, command) in phases.chain(companions).chain(prepare) {
-        let Some(program) = command.first().and_then(|word| template::fill(word, &values).ok())
-        else {
+        let Some(program) = command.first().and_then(|word| template::fill(word, &values).ok()) else {
             continue;
         };
         if !is_there(&program, &workload.dir) {
@@ -53,8 +49,7 @@ pub fn resolve_all(specs: Vec<VariantSpec>, workload: &Workload) -> Result<Vec<P
         Ok(resolve(spec, workload, &program, &values))
     });
     let prepared = prepared.collect::<Result<Vec<_>, Failure>>()?;
-    let libraries: BTreeSet<&Path> =
-        prepared.iter().filter_map(|it| it.library.as_deref()).collect();
+    let libraries: BTreeSet<&Path> = prepared.iter().filter_map(|it| it.library.as_deref()).collect();
     libraries.into_iter().for_each(terminal::note_carried);
     Ok(prepared)
 }
@@ -70,10 +65,7 @@ pub fn values(workload: &Workload) -> Values {
 }
 
 /// What the service's command comes to, or a variant's own, scripts followed to their interpreter.
-pub fn service_program(
-    workload: &Workload,
-    variant: Option<&VariantSpec>,
-) -> Result<Program, Failure> {
+pub fn service_program(workload: &Workload, variant: Option<&VariantSpec>) -> Result<Program, Failure> {
     let own = variant.and_then(|variant| Some((&variant.name, variant.command.as_ref()?)));
     let usage = |error: &dyn std::fmt::Display| {
         let whose = own.map_or("the service".to_owned(), |(name, _)| format!("variant {name}"));
@@ -83,8 +75,7 @@ pub fn service_program(
     let command = command.first().map_or("", String::as_str);
     let command = template::fill(command, &values(workload)).map_err(|error| usage(&error))?;
     let cwd = workload.dir.join(workload.service.cwd.as_deref().unwrap_or(Path::new("")));
-    let command =
-        if command.contains('/') { cwd.join(command).into_os_string() } else { command.into() };
+    let command = if command.contains('/') { cwd.join(command).into_os_string() } else { command.into() };
     Program::find(&command, &search_path()).map_err(|error| usage(&error))
 }
 
@@ -92,8 +83,7 @@ fn resolve(spec: VariantSpec, workload: &Workload, program: &Program, values: &V
     // What the service's own environment says counts where the variant says nothing.
     let setting = |name: &str| {
         // A jemalloc inside a Rust program has a variable of its own.
-        let is_inside =
-            name == "MALLOC_CONF" && spec.linked && spec.allocator == Allocator::Jemalloc.name();
+        let is_inside = name == "MALLOC_CONF" && spec.linked && spec.allocator == Allocator::Jemalloc.name();
         let name = if is_inside { "_RJEM_MALLOC_CONF" } else { name };
         let own = spec.env.get(name);
         own.or_else(|| workload.service.env.get(name)).cloned()
@@ -127,8 +117,6 @@ fn beside(spec: &VariantSpec, values: &Values) -> Result<Option<PathBuf>, String
     };
     let path = template::fill(text, values).map_err(|error| error.to_string())?;
     std::fs::canonicalize(&path).map(Some).map_err(|error| {
-        format!(
-            "{path}, which is preloaded with the allocator: {error}; the workload's setup should create it"
-        )
+        format!("{path}, which is preloaded with the allocator: {error}; the workload's setup should create it")
     })
 }

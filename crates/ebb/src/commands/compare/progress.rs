@@ -59,8 +59,7 @@ impl Progress {
                 self.say(&format!("run {number}{of_all}: {variant}, repetition {repetition}"));
             }
             Event::PhaseBegins { phase, round, left_s, left_is_whole } => {
-                let estimate =
-                    Estimate { at: Instant::now(), left_s: *left_s, is_whole: *left_is_whole };
+                let estimate = Estimate { at: Instant::now(), left_s: *left_s, is_whole: *left_is_whole };
                 *self.estimate.lock().unwrap_or_else(PoisonError::into_inner) = Some(estimate);
                 let gone = self.began.elapsed().as_secs_f64();
                 self.bar.set_position((STEPS as f64 * gone / (gone + left_s).max(0.001)) as u64);
@@ -73,9 +72,8 @@ impl Progress {
                 }
             }
             Event::LogsMoved { from, to, again } => {
-                let again = again.map_or_else(String::new, |variant| {
-                    format!("; the failed run of {variant} is repeated")
-                });
+                let again =
+                    again.map_or_else(String::new, |variant| format!("; the failed run of {variant} is repeated"));
                 self.warn(&format!(
                     "no space left for logs in {}: further logs go to {} until the trial ends{again}",
                     from.display(),
@@ -89,9 +87,7 @@ impl Progress {
     fn say_outcome(&self, variant: &str, run: &Run) {
         match &run.outcome {
             Outcome::Complete | Outcome::Interrupted => {}
-            Outcome::Discarded { reason } => {
-                self.warn(&format!("{variant}: run discarded: {reason}"))
-            }
+            Outcome::Discarded { reason } => self.warn(&format!("{variant}: run discarded: {reason}")),
             Outcome::Failed { reason, last_lines } => {
                 self.warn(&format!("{variant}: {reason}; no more runs of this variant"));
                 for line in last_lines {

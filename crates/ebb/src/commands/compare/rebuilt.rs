@@ -87,12 +87,7 @@ fn try_out(
     let from = folder.parent().unwrap_or(Path::new("/")).display().to_string();
     let (to, file) = (copy.display().to_string(), copy.join(file_name).display().to_string());
     let none = BTreeMap::new();
-    run(
-        "copy of the build context",
-        &["cp", "-a", "--reflink=auto", &from, &to],
-        &none,
-        BUILD_LIMIT,
-    )?;
+    run("copy of the build context", &["cp", "-a", "--reflink=auto", &from, &to], &none, BUILD_LIMIT)?;
 
     let results = scratch.path().join("results.json");
     let text = serde_json::to_string(trial).map_err(|error| error.to_string())?;

@@ -130,9 +130,7 @@ impl Args {
 /// A command in one argument, split as a shell does; nothing is expanded.
 fn words(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
-    words.ok_or_else(|| {
-        Failure::usage(format!("{flag} {text}: not a command (a quote may be open)"))
-    })
+    words.ok_or_else(|| Failure::usage(format!("{flag} {text}: not a command (a quote may be open)")))
 }
 
 /// Refuses a command line that names no service, or two, with the ways there are.

@@ -24,11 +24,7 @@ pub fn specs(allocator: &str, workload: &Workload) -> Result<Vec<VariantSpec>, F
         .map(|tuning| VariantSpec {
             name: tuning.name.to_owned(),
             allocator: allocator.to_owned(),
-            env: tuning
-                .env
-                .iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
+            env: tuning.env.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             ..VariantSpec::default()
         })
         .collect();

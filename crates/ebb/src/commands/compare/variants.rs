@@ -18,8 +18,7 @@ pub struct Asked<'a> {
 pub fn list() -> String {
     let line = |name: &str, what: &str| format!("{name:24}{what}").trim_end().to_owned() + "\n";
     let known = ebb_allocators::all_tunings().map(|(_, tuning)| {
-        let env: Vec<String> =
-            tuning.env.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let env: Vec<String> = tuning.env.iter().map(|(key, value)| format!("{key}={value}")).collect();
         line(tuning.name, &env.join(" "))
     });
     let trimmed = format!("{}+{TRIM_ONCE}", Allocator::Glibc);
@@ -29,11 +28,7 @@ pub fn list() -> String {
 
 /// What is to be compared: the settings of one allocator, or what was requested, or what an earlier trial
 /// had, or the workload's choice.
-pub fn specs(
-    asked: Asked<'_>,
-    workload: &Workload,
-    earlier: Option<&Earlier>,
-) -> Result<Vec<VariantSpec>, Failure> {
+pub fn specs(asked: Asked<'_>, workload: &Workload, earlier: Option<&Earlier>) -> Result<Vec<VariantSpec>, Failure> {
     if let Some(allocator) = asked.tune {
         return tune::specs(allocator, workload);
     }
@@ -49,9 +44,10 @@ fn chosen(asked: Asked<'_>, workload: &Workload) -> Vec<String> {
     if !asked.variants.is_empty() {
         return asked.variants.to_vec();
     }
-    workload.chosen_variants.clone().unwrap_or_else(|| {
-        USUAL.map(str::to_owned).into_iter().chain(workload.variants.keys().cloned()).collect()
-    })
+    workload
+        .chosen_variants
+        .clone()
+        .unwrap_or_else(|| USUAL.map(str::to_owned).into_iter().chain(workload.variants.keys().cloned()).collect())
 }
 
 /// Whether somebody said which variants there are.

@@ -23,11 +23,7 @@ const FORMS: &str = "write a moment (14:00, 2026-11-24T14:00, 17h for 17 hours a
                      or FROM..TO";
 
 /// The two periods. One argument is enough: the other period is the rest on its other side.
-pub fn periods(
-    before: Option<&str>,
-    after: Option<&str>,
-    now: &ZonedDateTime,
-) -> Result<(Span, Span), String> {
+pub fn periods(before: Option<&str>, after: Option<&str>, now: &ZonedDateTime) -> Result<(Span, Span), String> {
     let when = |text: Option<&str>| text.map(|text| parse(text, now)).transpose();
     let before = when(before)?.map(|when| match when {
         When::Moment(to) => Span { from: None, to: Some(to) },
@@ -62,9 +58,7 @@ fn parse(text: &str, now: &ZonedDateTime) -> Result<When, String> {
         let span = Span { from: end(from)?.map(|it| it.0), to: end(to)?.map(|it| it.1) };
         return match (span.from, span.to) {
             (None, None) => Err(format!("\"{text}\" has no end: {FORMS}")),
-            (Some(from), Some(to)) if from >= to => {
-                Err(format!("\"{text}\" ends before it begins"))
-            }
+            (Some(from), Some(to)) if from >= to => Err(format!("\"{text}\" ends before it begins")),
             _ => Ok(When::Range(span)),
         };
     }
@@ -96,9 +90,7 @@ fn point(text: &str, now: &ZonedDateTime) -> Result<(Timestamp, Timestamp), Stri
             midnight(date).and_then(|from| Ok((from, midnight(next)?)))
         }
         // With an offset or in UTC.
-        (Some(_), Some(_)) if text.parse::<Timestamp>().is_ok() => {
-            text.parse().map(|at: Timestamp| (at, at))
-        }
+        (Some(_), Some(_)) if text.parse::<Timestamp>().is_ok() => text.parse().map(|at: Timestamp| (at, at)),
         (Some(date), Some(time)) => {
             let time: Time = time.parse().map_err(|_| wrong())?;
             moment(date.to_datetime(time)).map(|at| (at, at))
@@ -106,9 +98,7 @@ fn point(text: &str, now: &ZonedDateTime) -> Result<(Timestamp, Timestamp), Stri
         (None, _) => match text.parse::<Time>().ok().filter(|_| text.contains(':')) {
             Some(time) => moment(now.date().to_datetime(time)).map(|at| (at, at)),
             None => {
-                let ago = arguments::time(text)
-                    .ok()
-                    .filter(|_| !text.ends_with(|it: char| it.is_ascii_digit()));
+                let ago = arguments::time(text).ok().filter(|_| !text.ends_with(|it: char| it.is_ascii_digit()));
                 let ago = ago.and_then(|ago| SignedDuration::try_from(ago).ok());
                 let ago = ago.ok_or_else(wrong)?;
                 now.timestamp().checked_sub(ago).map(|at| (at, at))
@@ -136,18 +126,11 @@ mod tests {
         for (before, after, expected) in [
             (None, Some("14:00"), ["..2026-11-25T13:00:00Z", "2026-11-25T13:00:00Z.."]),
             (Some("14:00"), Some("14:00"), ["..2026-11-25T13:00:00Z", "2026-11-25T13:00:00Z.."]),
-            (
-                Some("yesterday"),
-                None,
-                ["2026-11-23T23:00:00Z..2026-11-24T23:00:00Z", "2026-11-24T23:00:00Z.."],
-            ),
+            (Some("yesterday"), None, ["2026-11-23T23:00:00Z..2026-11-24T23:00:00Z", "2026-11-24T23:00:00Z.."]),
             (
                 Some("2026-11-23"),
                 Some("today"),
-                [
-                    "2026-11-22T23:00:00Z..2026-11-23T23:00:00Z",
-                    "2026-11-24T23:00:00Z..2026-11-25T23:00:00Z",
-                ],
+                ["2026-11-22T23:00:00Z..2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z..2026-11-25T23:00:00Z"],
             ),
             (
                 Some("2026-11-20..2026-11-22"),
@@ -169,14 +152,10 @@ mod tests {
             (
                 Some("2026-10-25"),
                 Some("2026-10-26"),
-                [
-                    "2026-10-24T22:00:00Z..2026-10-25T23:00:00Z",
-                    "2026-10-25T23:00:00Z..2026-10-26T23:00:00Z",
-                ],
+                ["2026-10-24T22:00:00Z..2026-10-25T23:00:00Z", "2026-10-25T23:00:00Z..2026-10-26T23:00:00Z"],
             ),
         ] {
-            let found = periods(before, after, &now())
-                .map(|(before, after)| [in_words(before), in_words(after)]);
+            let found = periods(before, after, &now()).map(|(before, after)| [in_words(before), in_words(after)]);
             assert_eq!(found, Ok(expected.map(str::to_owned)), "{before:?} {after:?}");
         }
     }

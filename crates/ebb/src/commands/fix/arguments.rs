@@ -18,15 +18,13 @@ pub(super) enum Policy {
 
 /// The arguments of `ebb fix`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ebb fix Dockerfile                            show the change\n  \
+#[command(after_help = "Examples:\n  ebb fix Dockerfile                            show the change\n  \
                   ebb fix --write Dockerfile                    write it; ebb fix --undo Dockerfile undoes it\n  \
                   ebb fix --from results/results.json Dockerfile\n  \
                   ebb fix -a jemalloc compose.yaml --service web\n  \
                   ebb fix --channel release Dockerfile          a line for pip, apt or COPY --from\n  \
                   ebb fix --policy --percent 10                 for kubectl apply -f -\n  \
-                  ebb fix --policy --check http://localhost:9090 --selector 'namespace=\"shop\"'"
-)]
+                  ebb fix --policy --check http://localhost:9090 --selector 'namespace=\"shop\"'")]
 pub struct Args {
     /// A Dockerfile, a compose file, a Kubernetes manifest, a systemd service, a Procfile, supervisor's configuration,
     /// an entrypoint script, a Cargo.toml, or a Python file that starts other programs
@@ -64,13 +62,7 @@ pub struct Args {
     pub(super) check: Option<String>,
 
     /// With --check: labels of kube_pod_container_info, such as 'namespace="shop",pod=~"pay-.*"' [default: all]
-    #[arg(
-        long,
-        value_name = "LABELS",
-        requires = "check",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "LABELS", requires = "check", default_value = "", hide_default_value = true)]
     pub(super) selector: String,
 
     /// Settings of the allocator, in the allocator's own syntax

@@ -53,21 +53,16 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let unusable = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let meta = fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
     if !meta.is_file() {
-        return Err(
-            unusable("it is not a file".to_owned()).remedy("name the file that starts the service")
-        );
+        return Err(unusable("it is not a file".to_owned()).remedy("name the file that starts the service"));
     }
     if meta.len() > MOST_BYTES {
-        return Err(unusable(format!("it has {} bytes, too many for such a file", meta.len()))
-            .remedy("nothing was changed"));
+        return Err(
+            unusable(format!("it has {} bytes, too many for such a file", meta.len())).remedy("nothing was changed")
+        );
     }
     let text = fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            Failure::new(Exit::Permission, format!("{}: {error}", path.display()))
-        }
-        std::io::ErrorKind::InvalidData => {
-            unusable("it is not text".to_owned()).remedy("nothing was changed")
-        }
+        std::io::ErrorKind::PermissionDenied => Failure::new(Exit::Permission, format!("{}: {error}", path.display())),
+        std::io::ErrorKind::InvalidData => unusable("it is not text".to_owned()).remedy("nothing was changed"),
         _ => unusable(error.to_string()).remedy("nothing was changed"),
     })?;
     if text.trim().is_empty() {

@@ -55,9 +55,8 @@ fn usable(library: &str) -> Result<String, Failure> {
         || library.contains('/') && !library.starts_with('/')
         || library.is_empty()
     {
-        return Err(Failure::usage(format!("--library {library}")).remedy(
-            "give an absolute path or a bare name, without spaces, colons, dollar signs or quotes",
-        ));
+        return Err(Failure::usage(format!("--library {library}"))
+            .remedy("give an absolute path or a bare name, without spaces, colons, dollar signs or quotes"));
     }
     Ok(library.to_owned())
 }
@@ -83,16 +82,8 @@ fn of_arguments(args: &Args) -> Result<Desired, Failure> {
         None => "it returns idle memory without a setting".to_owned(),
     };
     if args.conf.is_empty() {
-        let variables =
-            if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
-        return Ok(Desired {
-            allocator,
-            library: None,
-            release: None,
-            variables,
-            keep_existing: true,
-            why,
-        });
+        let variables = if allocator == Allocator::Jemalloc { settings_of(JEMALLOC) } else { BTreeMap::new() };
+        return Ok(Desired { allocator, library: None, release: None, variables, keep_existing: true, why });
     }
     let choice = if allocator.is_of_libc() {
         Choice::System
@@ -101,8 +92,7 @@ fn of_arguments(args: &Args) -> Result<Desired, Failure> {
     };
     let change = Environment::of(&choice, &args.conf, |_| None)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
-    let set =
-        change.changes.into_iter().filter_map(|(name, value)| Some((text(name), text(value?))));
+    let set = change.changes.into_iter().filter_map(|(name, value)| Some((text(name), text(value?))));
     let variables = set.filter(|(name, _)| name != "LD_PRELOAD").collect();
     Ok(Desired { allocator, library: None, release: None, variables, keep_existing: false, why })
 }
@@ -116,8 +106,7 @@ fn settings_of(name: &str) -> BTreeMap<String, String> {
 /// What a trial recommends.
 fn of_trial(path: &Path) -> Result<Chosen, Failure> {
     let unusable = |why: String| {
-        Failure::at(Exit::Usage, path, why)
-            .remedy("give the results.json that `ebb compare -o DIR` writes")
+        Failure::at(Exit::Usage, path, why).remedy("give the results.json that `ebb compare -o DIR` writes")
     };
     let trial = earlier::read(path)?;
     let sentence = trial.verdict.sentence.trim_end_matches('.').to_owned();
@@ -127,16 +116,16 @@ fn of_trial(path: &Path) -> Result<Chosen, Failure> {
             return Err(unusable("it recommends a variant without a name".to_owned()));
         }
         (VerdictKind::NotEnough, _) => {
-            return Err(Failure::at(Exit::NotEnoughEvidence, path, sentence)
-                .remedy("repeat the trial, or name an --allocator"));
+            return Err(
+                Failure::at(Exit::NotEnoughEvidence, path, sentence).remedy("repeat the trial, or name an --allocator")
+            );
         }
         _ => return Ok(Chosen::Nothing(sentence)),
     };
     let Some(variant) = trial.variants.iter().find(|it| it.name == *name) else {
         return Err(unusable(format!("it recommends {name}, but has no such variant")));
     };
-    let by_file =
-        || Allocator::from_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
+    let by_file = || Allocator::from_file_name(variant.allocator.rsplit('/').next().unwrap_or_default());
     let Some(allocator) = Allocator::from_choice(&variant.allocator).or_else(by_file) else {
         let why = format!("the trial recommends {}, which ebb does not know", variant.allocator);
         return Err(Failure::at(Exit::Unsupported, path, why).remedy("write the change by hand"));

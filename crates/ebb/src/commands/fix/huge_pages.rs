@@ -14,8 +14,7 @@ use ebb_process::heap::{HUGE_PAGES, NO_HUGE_PAGES};
 
 /// The note, if `file`, which is `text` before the change, leaves huge pages of glibc in force.
 pub(super) fn note(desired: &Desired, file: &Path, text: &str) -> Option<String> {
-    let is_set =
-        text.contains(HUGE_PAGES) || desired.variables.values().any(|it| it.contains(HUGE_PAGES));
+    let is_set = text.contains(HUGE_PAGES) || desired.variables.values().any(|it| it.contains(HUGE_PAGES));
     if desired.allocator != Allocator::Glibc || is_set {
         return None;
     }
@@ -52,8 +51,7 @@ fn measured(unit: &str, found: &[HugePages]) -> String {
 fn of_machine() -> Option<String> {
     let folder = format!("{ARCH}-linux-gnu");
     let files = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(Path::new);
-    let files =
-        files.iter().flat_map(|it| [it.join("libc.so.6"), it.join(&folder).join("libc.so.6")]);
+    let files = files.iter().flat_map(|it| [it.join("libc.so.6"), it.join(&folder).join("libc.so.6")]);
     let version = files.filter(|it| it.is_file()).find_map(|it| glibc::version_of(&it))?;
     let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
     asks(ARCH, version, &enabled).then(|| {
@@ -92,9 +90,7 @@ mod tests {
         let found = [(120_000_000, 80_000_000), (30_000_000, 0)];
         let found = found.map(|(resident, free)| HugePages { resident, free });
         let note = measured("shop.service", &found);
-        for words in
-            ["in shop.service", "150.0 MB of its arenas", "80.0 MB of these", NO_HUGE_PAGES]
-        {
+        for words in ["in shop.service", "150.0 MB of its arenas", "80.0 MB of these", NO_HUGE_PAGES] {
             assert!(note.contains(words), "{words} is not in: {note}");
         }
     }

@@ -88,11 +88,10 @@ fn check(url: &str, selector: &str, json: bool) -> Result<Exit, Failure> {
             .remedy("are ebb agent and kube-state-metrics scraped, and is the selector right?"));
     }
     // The worst first.
-    let rows =
-        rows.into_iter().rev().map(|((fit, [namespace, container, allocator]), mut pods)| {
-            pods.sort();
-            Row { namespace, container, allocator, fit, why: fit.why(), pods }
-        });
+    let rows = rows.into_iter().rev().map(|((fit, [namespace, container, allocator]), mut pods)| {
+        pods.sort();
+        Row { namespace, container, allocator, fit, why: fit.why(), pods }
+    });
     let rows: Vec<Row> = rows.collect();
     if json {
         terminal::print_json(&rows, true)?;

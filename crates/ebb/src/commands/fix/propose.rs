@@ -22,13 +22,8 @@ const LIBRARY_FILE: &str = "libebbmalloc.so";
 /// What the file that was named needs.
 pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failure> {
     let path = args.file();
-    let file_name =
-        path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let wanted = Wanted {
-        name: desired.allocator.to_string(),
-        allocator: Some(desired.allocator),
-        file: None,
-    };
+    let file_name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    let wanted = Wanted { name: desired.allocator.to_string(), allocator: Some(desired.allocator), file: None };
     if file_name == "Cargo.toml" {
         return rust::propose(args, text, desired);
     }
@@ -36,8 +31,9 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
         return python(args, text, desired);
     }
     if args.child.is_some() {
-        return Err(Failure::usage("--child is for Python files")
-            .remedy("for other programs, use ebb run --child NAME -- CMD"));
+        return Err(
+            Failure::usage("--child is for Python files").remedy("for other programs, use ebb run --child NAME -- CMD")
+        );
     }
     match declared::kind(path, text) {
         Some(Kind::Unit) => service_unit(args, text, desired, &wanted),
@@ -64,10 +60,8 @@ fn python(args: &Args, text: &str, desired: &Desired) -> Result<Proposal, Failur
 fn is_settled(name: &str, again: Result<Fixed, Refused>) -> Result<(), Failure> {
     match again {
         Ok(again) if again.edits.is_empty() => Ok(()),
-        Ok(_) => Err(Failure::usage(format!(
-            "{name}: the file would need another change after this one"
-        ))
-        .remedy("nothing was changed")),
+        Ok(_) => Err(Failure::usage(format!("{name}: the file would need another change after this one"))
+            .remedy("nothing was changed")),
         Err(refused) => Err(refused.into()),
     }
 }
@@ -85,12 +79,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-fn dockerfile(
-    args: &Args,
-    text: &str,
-    desired: &Desired,
-    wanted: &Wanted,
-) -> Result<Proposal, Failure> {
+fn dockerfile(args: &Args, text: &str, desired: &Desired, wanted: &Wanted) -> Result<Proposal, Failure> {
     let name = args.file().display().to_string();
     let mut context = BuildContext::of(args.file());
     let stage = args.stage.as_deref();
@@ -98,10 +87,8 @@ fn dockerfile(
     let mut changes = vec![Change::of(args.file(), Some(text.to_owned()), edits)];
     let after = changes[0].after();
     is_settled(&name, fix::dockerfile::fix(&name, &after, stage, &context, desired))?;
-    let stages = Stages::parse(&after)
-        .map_err(|error| Failure::new(Exit::Internal, format!("{name}: {error}")))?;
-    let check =
-        |context: &BuildContext| files::of_dockerfile(&name, &stages, stage, context, Some(wanted));
+    let stages = Stages::parse(&after).map_err(|error| Failure::new(Exit::Internal, format!("{name}: {error}")))?;
+    let check = |context: &BuildContext| files::of_dockerfile(&name, &stages, stage, context, Some(wanted));
     let lacks = |check: &Option<Check>| {
         let mut findings = check.iter().flat_map(Check::findings);
         findings.any(|it| it.id == Id::CopyMissing && it.what.contains(LIBRARY_FILE))
@@ -125,7 +112,10 @@ fn dockerfile(
     if changes[0].edits.iter().any(|it| it.text.contains("COPY libebbmalloc.so")) {
         let platforms = ["TARGETARCH", "TARGETPLATFORM", "BUILDPLATFORM", "--platform"];
         if platforms.iter().any(|it| text.contains(it)) {
-            notes.push("the image is built for several platforms: libebbmalloc.so is for one, so each build needs its own".to_owned());
+            notes.push(
+                "the image is built for several platforms: libebbmalloc.so is for one, so each build needs its own"
+                    .to_owned(),
+            );
         }
     }
     Ok(Proposal { kind: "dockerfile", changes, notes, check: checked, library })
@@ -150,16 +140,9 @@ fn not_ignored(folder: &Path, context: &BuildContext) -> Result<Change, Failure>
     Ok(Change::of(&folder.join(".dockerignore"), Some(text), vec![edit]))
 }
 
-fn services(
-    args: &Args,
-    kind: Kind,
-    text: &str,
-    desired: &Desired,
-    wanted: &Wanted,
-) -> Result<Proposal, Failure> {
+fn services(args: &Args, kind: Kind, text: &str, desired: &Desired, wanted: &Wanted) -> Result<Proposal, Failure> {
     let name = args.file().display().to_string();
-    let unusable =
-        |why: String| Failure::usage(format!("{name}: {why}")).remedy("nothing was changed");
+    let unusable = |why: String| Failure::usage(format!("{name}: {why}")).remedy("nothing was changed");
     let all = declared::services(kind, args.file(), text).map_err(unusable)?;
     let names = chosen(args, &all)?;
     let is_chosen = |service: &Service| names.contains(&service.name);
@@ -192,10 +175,8 @@ fn services(
 fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     let name = args.file().display();
     let list = || all.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
-    if let Some(unknown) = args.service.iter().find(|name| !all.iter().any(|it| it.is_called(name)))
-    {
-        return Err(Failure::usage(format!("{name} has no service {unknown}"))
-            .remedy(format!("it has {}", list())));
+    if let Some(unknown) = args.service.iter().find(|name| !all.iter().any(|it| it.is_called(name))) {
+        return Err(Failure::usage(format!("{name} has no service {unknown}")).remedy(format!("it has {}", list())));
     }
     if !args.service.is_empty() {
         let meant = all.iter().filter(|it| args.service.iter().any(|name| it.is_called(name)));
@@ -203,8 +184,9 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     }
     let built: Vec<&Service> = all.iter().filter(|it| it.is_built).collect();
     match (all, built.as_slice()) {
-        ([], _) => Err(Failure::usage(format!("{name} has no service that starts a program"))
-            .remedy("nothing was changed")),
+        ([], _) => {
+            Err(Failure::usage(format!("{name} has no service that starts a program")).remedy("nothing was changed"))
+        }
         ([one], _) => Ok(vec![one.name.clone()]),
         // The others come from registries: databases and proxies.
         (_, [one]) => Ok(vec![one.name.clone()]),
@@ -213,19 +195,11 @@ fn chosen(args: &Args, all: &[Service]) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn service_unit(
-    args: &Args,
-    text: &str,
-    desired: &Desired,
-    wanted: &Wanted,
-) -> Result<Proposal, Failure> {
+fn service_unit(args: &Args, text: &str, desired: &Desired, wanted: &Wanted) -> Result<Proposal, Failure> {
     let name = args.file().display().to_string();
-    let file_name =
-        args.file().file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    let file_name = args.file().file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     // A package's unit is overridden in /etc, where an update does not come.
-    let is_packaged = ["/usr/lib/systemd/system", "/lib/systemd/system"]
-        .iter()
-        .any(|it| args.file().starts_with(it));
+    let is_packaged = ["/usr/lib/systemd/system", "/lib/systemd/system"].iter().any(|it| args.file().starts_with(it));
     let mut drop_ins = files::drop_ins(args.file())?;
     let mut place = folder(args.file()).join(format!("{file_name}.d"));
     if is_packaged {
@@ -234,8 +208,7 @@ fn service_unit(
         drop_ins.extend(files::drop_ins(&own)?);
         drop_ins.sort();
     }
-    let Fixed { edits, notes } =
-        fix::unit::fix(&Files { name: &name, text, drop_ins: &drop_ins }, desired)?;
+    let Fixed { edits, notes } = fix::unit::fix(&Files { name: &name, text, drop_ins: &drop_ins }, desired)?;
     let drop_in = unit::drop_in(desired);
     let own = drop_ins.iter().find(|(name, _)| *name == drop_in).map(|(_, text)| text.clone());
     let change = Change::of(&place.join(&drop_in), own, edits);
@@ -245,23 +218,17 @@ fn service_unit(
     let service = files::unit(args.file(), text, &drop_ins)
         .map_err(|why| Failure::new(Exit::Internal, format!("{name}: {why}")))?;
     let service = [service];
-    let check =
-        files::of_services(&name, Kind::Unit, &service, Some(&|_| true), Some(wanted), None);
-    Ok(Proposal {
-        kind: Kind::Unit.name(),
-        changes: vec![change],
-        notes,
-        check: Some(check),
-        library: None,
-    })
+    let check = files::of_services(&name, Kind::Unit, &service, Some(&|_| true), Some(wanted), None);
+    Ok(Proposal { kind: Kind::Unit.name(), changes: vec![change], notes, check: Some(check), library: None })
 }
 
 pub(super) fn own_library() -> Result<PathBuf, Failure> {
-    let own = Elf::read(Path::new("/proc/self/exe"))
-        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    let own =
+        Elf::read(Path::new("/proc/self/exe")).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     match ebb_process::library::resolve(Allocator::Ebbmalloc.name(), &own)? {
         Choice::Library(library) => Ok(library.path),
-        Choice::System => Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so")
-            .remedy("build it, or set EBB_LIB")),
+        Choice::System => {
+            Err(Failure::new(Exit::Missing, "there is no libebbmalloc.so").remedy("build it, or set EBB_LIB"))
+        }
     }
 }

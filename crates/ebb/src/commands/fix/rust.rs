@@ -24,8 +24,7 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
     let mut before: Vec<Crate> = Vec::new();
     for path in chosen(args, &programs(&manifest, folder))? {
         let source = read(&path)?;
-        let changed =
-            source::fix(&path.display().to_string(), &source, desired_crate, &desired.why)?;
+        let changed = source::fix(&path.display().to_string(), &source, desired_crate, &desired.why)?;
         before.extend(changed.before);
         changes.push(Change::of(&path, Some(source), changed.fixed.edits));
     }
@@ -40,9 +39,7 @@ pub(super) fn propose(args: &Args, text: &str, desired: &Desired) -> Result<Prop
     for (variable, value) in &desired.variables {
         // tikv-jemallocator prefixes jemalloc's names, so that it reads another variable.
         let variable = if variable == "MALLOC_CONF" { "_RJEM_MALLOC_CONF" } else { variable };
-        notes.push(format!(
-            "settings are read from the environment: start the program with {variable}={value}"
-        ));
+        notes.push(format!("settings are read from the environment: start the program with {variable}={value}"));
     }
     let left: Vec<&str> = manifest
         .allocators()
@@ -89,8 +86,7 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
     let name = args.file().display();
     let list = || programs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = args.service.iter().find(|it| !programs.contains_key(*it)) {
-        return Err(Failure::usage(format!("{name} has no program {unknown}"))
-            .remedy(format!("it has {}", list())));
+        return Err(Failure::usage(format!("{name} has no program {unknown}")).remedy(format!("it has {}", list())));
     }
     match programs.len() {
         0 => Err(Failure::new(
@@ -99,20 +95,16 @@ fn chosen(args: &Args, programs: &BTreeMap<String, PathBuf>) -> Result<Vec<PathB
         )
         .remedy("nothing was changed: name the Cargo.toml of the program")),
         1 => Ok(programs.values().cloned().collect()),
-        _ if !args.service.is_empty() => {
-            Ok(args.service.iter().filter_map(|it| programs.get(it).cloned()).collect())
-        }
+        _ if !args.service.is_empty() => Ok(args.service.iter().filter_map(|it| programs.get(it).cloned()).collect()),
         _ => Err(Failure::usage(format!("{name} has {} programs", programs.len()))
             .remedy(format!("name them with --service: {}", list()))),
     }
 }
 
 fn is_used(folder: &Path, of: Crate, changes: &[Change]) -> bool {
-    let sources = ["src", "tests", "benches", "examples", "build.rs"]
-        .into_iter()
-        .flat_map(|it| WalkDir::new(folder.join(it)));
-    let mut files =
-        sources.flatten().filter(|it| it.path().extension().is_some_and(|it| it == "rs"));
+    let sources =
+        ["src", "tests", "benches", "examples", "build.rs"].into_iter().flat_map(|it| WalkDir::new(folder.join(it)));
+    let mut files = sources.flatten().filter(|it| it.path().extension().is_some_and(|it| it == "rs"));
     files.any(|file| match changes.iter().find(|it| it.path == file.path()) {
         Some(change) => source::uses(&change.after(), of),
         None => fs::read_to_string(file.path()).is_ok_and(|text| source::uses(&text, of)),
@@ -132,15 +124,10 @@ fn crate_path(args: &Args, folder: &Path, desired_crate: Crate) -> Result<String
         return Ok(path.clone());
     }
     // target/release/ebb of a checkout.
-    let checkout = env::current_exe()
-        .ok()
-        .and_then(|it| Some(it.ancestors().nth(3)?.join("crates/ebbmalloc")));
+    let checkout = env::current_exe().ok().and_then(|it| Some(it.ancestors().nth(3)?.join("crates/ebbmalloc")));
     match checkout.filter(|it| it.join("Cargo.toml").is_file()) {
         Some(path) => Ok(path.display().to_string()),
-        None => Err(Failure::new(
-            Exit::Missing,
-            "the crate ebbmalloc is not published, and no checkout is known",
-        )
-        .remedy("name its folder with --crate-path")),
+        None => Err(Failure::new(Exit::Missing, "the crate ebbmalloc is not published, and no checkout is known")
+            .remedy("name its folder with --crate-path")),
     }
 }

@@ -50,11 +50,7 @@ struct Text {
 }
 
 /// Writes the changes and the library, and the record of both first.
-pub(super) fn write(
-    named: &Path,
-    changes: &[Change],
-    library: Option<&(PathBuf, PathBuf)>,
-) -> Result<(), Failure> {
+pub(super) fn write(named: &Path, changes: &[Change], library: Option<&(PathBuf, PathBuf)>) -> Result<(), Failure> {
     let changes: Vec<&Change> = changes.iter().filter(|it| it.is_change()).collect();
     for change in &changes {
         if !holds(&change.path, change.before.as_deref().map(str::as_bytes)) {
@@ -64,12 +60,11 @@ pub(super) fn write(
     let (place, mut record) = open(named)?;
     let texts = changes.iter().map(|it| text_of(it)).collect::<Result<Vec<Text>, _>>()?;
     let copy = library.map(|(from, to)| read_library(from, to)).transpose()?.flatten();
-    let copied =
-        copy.as_ref().map(|(to, bytes)| (absolute(to), bytes.len() as u64, checksum(bytes)));
+    let copied = copy.as_ref().map(|(to, bytes)| (absolute(to), bytes.len() as u64, checksum(bytes)));
     record.written.push(Written { texts, library: copied });
     save(&place, &record)?;
-    let done = write_texts(&changes, &record)
-        .and_then(|()| copy.map_or(Ok(()), |(to, bytes)| replace(&to, None, &bytes)));
+    let done =
+        write_texts(&changes, &record).and_then(|()| copy.map_or(Ok(()), |(to, bytes)| replace(&to, None, &bytes)));
     if done.is_err()
         && let Some(last) = record.written.last()
         && restore(last).is_ok()
@@ -98,10 +93,7 @@ fn text_of(change: &Change) -> Result<Text, Failure> {
     let before = change.before.clone().unwrap_or_default();
     let mut edits: Vec<_> = change.edits.iter().collect();
     edits.sort_by_key(|it| it.at.start);
-    let pieces = edits
-        .iter()
-        .map(|it| (it.at.start, before[it.at.clone()].to_owned(), it.text.clone()))
-        .collect();
+    let pieces = edits.iter().map(|it| (it.at.start, before[it.at.clone()].to_owned(), it.text.clone())).collect();
     let folder = path.parent().filter(|it| !it.exists()).map(Path::to_owned);
     if let Some(above) = folder.as_deref().and_then(Path::parent).filter(|it| !it.is_dir()) {
         return Err(Failure::usage(format!("{}: no such folder", above.display())));
@@ -114,11 +106,8 @@ fn read_library(from: &Path, to: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, Fa
     let bytes = fs::read(from).map_err(|error| at(from, &error))?;
     match fs::read(to) {
         Ok(there) if there == bytes => Ok(None),
-        Ok(_) => Err(Failure::new(
-            Exit::Changed,
-            format!("{} already exists, and is another library", to.display()),
-        )
-        .remedy("move it away; nothing was written")),
+        Ok(_) => Err(Failure::new(Exit::Changed, format!("{} already exists, and is another library", to.display()))
+            .remedy("move it away; nothing was written")),
         Err(_) => Ok(Some((to.to_owned(), bytes))),
     }
 }
@@ -128,10 +117,7 @@ pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
     let (place, mut record) = open(named)?;
     let Some(last) = record.written.last() else {
         return Err(Failure::usage(format!("ebb fix has written nothing to {}", named.display()))
-            .remedy(format!(
-                "the records of its changes are in {}",
-                place.parent().unwrap_or(&place).display()
-            )));
+            .remedy(format!("the records of its changes are in {}", place.parent().unwrap_or(&place).display())));
     };
     let files = restore(last)?;
     record.written.pop();
@@ -141,16 +127,9 @@ pub(super) fn undo(named: &Path) -> Result<(Vec<File>, Vec<String>), Failure> {
         save(&place, &record)?;
     }
     let again = record.written.len();
-    let mut notes: Vec<String> = files
-        .iter()
-        .filter(|it| it.diff.is_empty())
-        .map(|it| format!("{} is removed", it.path))
-        .collect();
-    notes.push(if again == 0 {
-        "undone".to_owned()
-    } else {
-        format!("undone; {again} earlier change is still there")
-    });
+    let mut notes: Vec<String> =
+        files.iter().filter(|it| it.diff.is_empty()).map(|it| format!("{} is removed", it.path)).collect();
+    notes.push(if again == 0 { "undone".to_owned() } else { format!("undone; {again} earlier change is still there") });
     Ok((files, notes))
 }
 
@@ -201,26 +180,18 @@ fn restore(written: &Written) -> Result<Vec<File>, Failure> {
 /// written between.
 fn without(text: &Text, now: &str) -> Result<String, Failure> {
     let failure = || {
-        Failure::new(
-            Exit::Changed,
-            format!("{} was changed where ebb fix wrote", text.path.display()),
-        )
-        .remedy("nothing was undone: undo it by hand, or with version control")
+        Failure::new(Exit::Changed, format!("{} was changed where ebb fix wrote", text.path.display()))
+            .remedy("nothing was undone: undo it by hand, or with version control")
     };
     let mut now = now.to_owned();
     let mut grown = 0_isize;
     for (start, removed, inserted) in &text.pieces {
-        let at = start
-            .checked_add_signed(grown)
-            .filter(|it| *it <= text.after.len())
-            .ok_or_else(failure)?;
+        let at = start.checked_add_signed(grown).filter(|it| *it <= text.after.len()).ok_or_else(failure)?;
         grown += inserted.len() as isize - removed.len() as isize;
         let end = at + inserted.len();
         let from = text.after[..at].trim_end_matches('\n').rfind('\n').map_or(0, |it| it + 1);
         let to = text.after[end..].find('\n').map_or(text.after.len(), |it| end + it + 1);
-        let places = [(from, to), (at, end)]
-            .into_iter()
-            .filter(|(from, to)| from < to && !inserted.is_empty());
+        let places = [(from, to), (at, end)].into_iter().filter(|(from, to)| from < to && !inserted.is_empty());
         let found = places.filter_map(|(from, to)| {
             let wanted = &text.after[from..to];
             let place = now.find(wanted)?;
@@ -234,24 +205,19 @@ fn without(text: &Text, now: &str) -> Result<String, Failure> {
 
 /// The record of a file, and where it lies.
 fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
-    let file = fs::canonicalize(named)
-        .map_err(|error| Failure::usage(format!("{}: {error}", named.display())))?;
+    let file = fs::canonicalize(named).map_err(|error| Failure::usage(format!("{}: {error}", named.display())))?;
     let folder = state_folder()?;
     let name = file.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let place =
-        folder.join(format!("{name}-{:016x}.json", checksum(file.as_os_str().as_encoded_bytes())));
+    let place = folder.join(format!("{name}-{:016x}.json", checksum(file.as_os_str().as_encoded_bytes())));
     let empty = Record { format: FORMAT, file: file.clone(), written: Vec::new() };
     let text = match fs::read_to_string(&place) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((place, empty)),
         Err(error) => return Err(unrecorded(&place, &error)),
     };
-    let unusable = |why: String| {
-        Failure::usage(format!("{}: {why}", place.display()))
-            .remedy("delete it if it is not needed")
-    };
-    let record: Record =
-        serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+    let unusable =
+        |why: String| Failure::usage(format!("{}: {why}", place.display())).remedy("delete it if it is not needed");
+    let record: Record = serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
     if record.format != FORMAT || record.file != file {
         return Err(unusable("it is the record of another file".to_owned()));
     }
@@ -261,15 +227,13 @@ fn open(named: &Path) -> Result<(PathBuf, Record), Failure> {
 fn save(place: &Path, record: &Record) -> Result<(), Failure> {
     let folder = place.parent().unwrap_or(place);
     fs::create_dir_all(folder).map_err(|error| unrecorded(folder, &error))?;
-    let text = serde_json::to_string(record)
-        .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    let text = serde_json::to_string(record).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     let before = fs::read(place).ok();
     replace(place, before.as_deref(), text.as_bytes())
 }
 
 fn unrecorded(path: &Path, error: &std::io::Error) -> Failure {
-    at(path, error)
-        .remedy("changes are recorded there for --undo: set XDG_STATE_HOME; nothing was written")
+    at(path, error).remedy("changes are recorded there for --undo: set XDG_STATE_HOME; nothing was written")
 }
 
 /// `$XDG_STATE_HOME/ebb/fix`, else below the home folder.
@@ -284,9 +248,7 @@ fn state_folder() -> Result<PathBuf, Failure> {
 
 /// FNV-1a: tells one path or library from another, no more.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn absolute(path: &Path) -> PathBuf {

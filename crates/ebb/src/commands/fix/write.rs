@@ -65,8 +65,7 @@ pub(super) fn changed(path: &Path) -> Failure {
 fn like(old: &Path, new: &File, new_path: &Path) -> io::Result<()> {
     let (meta, own) = (fs::metadata(old)?, new.metadata()?);
     if (meta.uid(), meta.gid()) != (own.uid(), own.gid()) {
-        fchown(new, Some(Uid::from_raw(meta.uid())), Some(Gid::from_raw(meta.gid())))
-            .map_err(io::Error::from)?;
+        fchown(new, Some(Uid::from_raw(meta.uid())), Some(Gid::from_raw(meta.gid()))).map_err(io::Error::from)?;
     }
     // After the owner, whose change clears bits.
     new.set_permissions(fs::Permissions::from_mode(meta.mode() & 0o7777))?;

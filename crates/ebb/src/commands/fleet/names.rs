@@ -51,8 +51,7 @@ pub struct Identity {
 impl Identity {
     /// Of a group whose `ebb_group_info` is not there, from its key.
     pub fn of_key(key: &str) -> Self {
-        let [_, node, instance, cgroup] =
-            std::array::from_fn(|part| key.split('|').nth(part).unwrap_or_default());
+        let [_, node, instance, cgroup] = std::array::from_fn(|part| key.split('|').nth(part).unwrap_or_default());
         let node = if node.is_empty() { instance } else { node };
         Self { node: node.to_owned(), cgroup: cgroup.to_owned(), ..Self::default() }
     }
@@ -96,9 +95,7 @@ impl Names {
         server.series("kube_pod_owner{owner_name!=\"\"}", from_s, to_s, |labels| {
             names.pods.insert(key(labels, "pod"), text(labels, "owner_name"));
         })?;
-        for (metric, name) in
-            [("kube_replicaset_owner", "replicaset"), ("kube_job_owner", "job_name")]
-        {
+        for (metric, name) in [("kube_replicaset_owner", "replicaset"), ("kube_job_owner", "job_name")] {
             server.series(&format!("{metric}{{owner_name!=\"\"}}"), from_s, to_s, |labels| {
                 let owner = text(labels, "owner_name");
                 if owner != "<none>" {
@@ -123,15 +120,12 @@ impl Names {
         let container = self.container(&group.container_id);
         let pod = container.map(|(namespace, pod, _)| (namespace.as_str(), pod.as_str()));
         let of_uid = || self.uids.get(&group.pod_uid).filter(|_| !group.pod_uid.is_empty());
-        let pod =
-            pod.or_else(|| of_uid().map(|(namespace, pod)| (namespace.as_str(), pod.as_str())));
+        let pod = pod.or_else(|| of_uid().map(|(namespace, pod)| (namespace.as_str(), pod.as_str())));
         match (by, pod) {
             (By::Node, _) => group.node.clone(),
             (By::Allocator, _) if group.allocators.is_empty() => "not known".to_owned(),
             (By::Allocator, _) => group.allocators.join(", "),
-            (By::Unit, _) | (By::Workload | By::Namespace | By::Pod, None) => {
-                self.without_pod(by, group)
-            }
+            (By::Unit, _) | (By::Workload | By::Namespace | By::Pod, None) => self.without_pod(by, group),
             (by, Some((namespace, pod))) => self.row_of_pod(by, namespace, pod).unwrap_or_default(),
         }
     }

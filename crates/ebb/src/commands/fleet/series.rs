@@ -14,10 +14,8 @@ use ebb_diagnosis::facts::fleet::{Course, Event, Group, History, InCharge};
 /// Values of one series name that are fetched: 30,000 containers at 333 moments.
 const MOST_VALUES: f64 = 10e6;
 /// Steps between values.
-const STEPS_S: [f64; 14] = [
-    15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
-    43_200.0, 86_400.0,
-];
+const STEPS_S: [f64; 14] =
+    [15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0];
 /// Agents are not scraped more often, and a long time has no use for more.
 const LEAST_STEP_S: f64 = 60.0;
 const LONG_S: f64 = 6.0 * 3600.0;
@@ -75,8 +73,7 @@ pub fn read(server: &Server, by: By, period: Duration, wanted: Wanted) -> Result
         });
         rows.insert(key, history.groups.len() - 1);
     }
-    let mut more =
-        More { server, times, series, by, names: &names, rows: &rows, containers: &containers };
+    let mut more = More { server, times, series, by, names: &names, rows: &rows, containers: &containers };
     match wanted {
         Wanted::WatchList => more.in_charge(&mut history)?,
         Wanted::Ranking { requests } => {
@@ -92,13 +89,8 @@ pub fn read(server: &Server, by: By, period: Duration, wanted: Wanted) -> Result
 }
 
 /// The moments, and about how many series there are at one.
-fn times(
-    server: &Server,
-    now_s: f64,
-    asked_s: f64,
-) -> Result<(Times, usize, Option<String>), Failure> {
-    let coarse =
-        Times { from_s: now_s - asked_s, step_s: asked_s / COARSE as f64, count: COARSE + 1 };
+fn times(server: &Server, now_s: f64, asked_s: f64) -> Result<(Times, usize, Option<String>), Failure> {
+    let coarse = Times { from_s: now_s - asked_s, step_s: asked_s / COARSE as f64, count: COARSE + 1 };
     let mut counts = Vec::new();
     let query = "count(ebb_group_usage_bytes)";
     server.query_range(query, coarse, 1, |_, values| counts.extend(values))?;
@@ -114,20 +106,15 @@ fn times(
     let count = (span_s / step_s) as usize + 1;
     let times = Times { from_s: now_s - step_s * (count - 1) as f64, step_s, count };
     let caution = (*first > 1).then(|| {
-        format!(
-            "the series begin {} ago, {} were asked for",
-            words(now_s - coarse.at_s(*first)),
-            words(asked_s)
-        )
+        format!("the series begin {} ago, {} were asked for", words(now_s - coarse.at_s(*first)), words(asked_s))
     });
     Ok((times, series.ceil() as usize, caution))
 }
 
 pub fn nothing(server: &Server, series: &str, asked_s: f64) -> Failure {
     let what = format!("{} has no {series} in the last {}", server.address(), words(asked_s));
-    Failure::new(Exit::NotEnoughEvidence, what).remedy(
-        "does ebb agent run on the nodes, and does this Prometheus scrape it? (docs/metrics.md)",
-    )
+    Failure::new(Exit::NotEnoughEvidence, what)
+        .remedy("does ebb agent run on the nodes, and does this Prometheus scrape it? (docs/metrics.md)")
 }
 
 fn words(seconds: f64) -> String {
@@ -139,12 +126,7 @@ fn key(labels: &Labels) -> String {
     ["cluster", "node", "instance", "cgroup"].map(|name| label(labels, name)).join("|")
 }
 
-fn courses(
-    server: &Server,
-    metric: &str,
-    times: Times,
-    series: usize,
-) -> Result<HashMap<String, Course>, Failure> {
+fn courses(server: &Server, metric: &str, times: Times, series: usize) -> Result<HashMap<String, Course>, Failure> {
     let mut courses: HashMap<String, Course> = HashMap::new();
     // Not `max by`: that takes the server five times as long, and one of two equal series is enough here too.
     server.query_range(metric, times, series, |labels, values| {
@@ -154,11 +136,7 @@ fn courses(
     Ok(courses)
 }
 
-fn identities(
-    server: &Server,
-    from_s: f64,
-    to_s: f64,
-) -> Result<HashMap<String, Identity>, Failure> {
+fn identities(server: &Server, from_s: f64, to_s: f64) -> Result<HashMap<String, Identity>, Failure> {
     let mut known: HashMap<String, Identity> = HashMap::new();
     server.series("ebb_group_info", from_s, to_s, |labels| {
         let text = |name| label(labels, name).to_owned();
@@ -212,8 +190,7 @@ impl More<'_> {
     /// gone before it is read.
     fn kills(&mut self, history: &mut History) -> Result<(), Failure> {
         let mut found: HashMap<(String, usize), [f64; 2]> = HashMap::new();
-        let counted =
-            courses(self.server, "ebb_group_oom_kills_total > 0", self.times, self.series / 10)?;
+        let counted = courses(self.server, "ebb_group_oom_kills_total > 0", self.times, self.series / 10)?;
         for (key, course) in counted {
             let Some(group) = self.rows.get(&key).map(|group| &history.groups[*group]) else {
                 continue;
@@ -230,9 +207,8 @@ impl More<'_> {
         }
         let reason = "kube_pod_container_status_last_terminated_reason{reason=\"OOMKilled\"} > 0";
         let (mut seen, of) = (HashMap::<Container, Course>::new(), "namespace, pod, container");
-        let query = format!(
-            "max by ({of}) (kube_pod_container_status_restarts_total) and on ({of}) max by ({of}) ({reason})"
-        );
+        let query =
+            format!("max by ({of}) (kube_pod_container_status_restarts_total) and on ({of}) max by ({of}) ({reason})");
         if !self.names.is_empty() {
             self.server.query_range(&query, self.times, self.series / 10, |labels, values| {
                 let course = seen.entry(container(labels)).or_default();
@@ -251,8 +227,7 @@ impl More<'_> {
             }
         }
         let count = |[counted, seen]: [f64; 2]| counted.max(seen);
-        let events =
-            found.into_iter().map(|((name, at), both)| Event { name, at, count: count(both) });
+        let events = found.into_iter().map(|((name, at), both)| Event { name, at, count: count(both) });
         history.oom_kills = events.collect();
         Ok(())
     }
@@ -261,10 +236,9 @@ impl More<'_> {
         if self.by != By::Workload || self.names.is_empty() {
             return Ok(());
         }
-        for (metric, name) in [
-            ("kube_deployment_spec_replicas", "deployment"),
-            ("kube_statefulset_replicas", "statefulset"),
-        ] {
+        for (metric, name) in
+            [("kube_deployment_spec_replicas", "deployment"), ("kube_statefulset_replicas", "statefulset")]
+        {
             let query = format!("max by (namespace, {name}) ({metric})");
             self.server.query_range(&query, self.times, self.series / 10, |labels, values| {
                 let row = format!("{}/{}", label(labels, "namespace"), label(labels, name));

@@ -36,14 +36,8 @@ pub fn read(folder: &Path, by: By, period: Duration) -> Result<History, Failure>
     let services = services(folder, &mut cautions)?;
     let ends = services.values().filter_map(Service::end_s);
     let Some(to_s) = ends.reduce(f64::max) else {
-        return Err(Failure::at(
-            Exit::NotEnoughEvidence,
-            folder,
-            "no records and no looks of ebb snap",
-        )
-        .remedy(
-            "ebb snap TARGET --to DIR/NAME records, ebb snap TARGET -o DIR/NAME.json looks once",
-        ));
+        return Err(Failure::at(Exit::NotEnoughEvidence, folder, "no records and no looks of ebb snap")
+            .remedy("ebb snap TARGET --to DIR/NAME records, ebb snap TARGET -o DIR/NAME.json looks once"));
     };
     let step_s = LEAST_STEP_S.max(period.as_secs_f64() / MOST_TIMES);
     let times = (period.as_secs_f64() / step_s) as usize + 1;
@@ -60,10 +54,7 @@ pub fn read(folder: &Path, by: By, period: Duration) -> Result<History, Failure>
     Ok(history)
 }
 
-fn services(
-    folder: &Path,
-    cautions: &mut Vec<String>,
-) -> Result<BTreeMap<String, Service>, Failure> {
+fn services(folder: &Path, cautions: &mut Vec<String>) -> Result<BTreeMap<String, Service>, Failure> {
     let wrong = |error| Failure::at(Exit::Usage, folder, error);
     let mut services: BTreeMap<String, Service> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).map_err(wrong)? {
@@ -91,8 +82,7 @@ fn looks(path: &Path) -> Result<Vec<(f64, Snapshot)>, Failure> {
     if path.extension().is_none_or(|it| it != "json") {
         return Ok(Vec::new());
     }
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::at(Exit::Usage, path, error))?;
     let look = |value: Result<serde_json::Value, serde_json::Error>| {
         let look = Snapshot::from_json(&value.map_err(|error| error.to_string())?.to_string())
             .map_err(|error| error.to_string())?;
@@ -100,9 +90,10 @@ fn looks(path: &Path) -> Result<Vec<(f64, Snapshot)>, Failure> {
         Ok((taken.as_millisecond() as f64 / 1e3, look))
     };
     let values = serde_json::Deserializer::from_str(&text).into_iter();
-    values.map(look).collect::<Result<_, String>>().map_err(|error| {
-        Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb snap`")
-    })
+    values
+        .map(look)
+        .collect::<Result<_, String>>()
+        .map_err(|error| Failure::at(Exit::Usage, path, error).remedy("it must be a file of `ebb snap`"))
 }
 
 impl Service {
@@ -138,8 +129,7 @@ fn add(history: &mut History, name: &str, service: &Service, by: By) {
         for replica in &record.replicas {
             allocator(&mut group, replica.allocator.as_deref());
             let cgroup = replica.cgroup.as_ref();
-            let Some((cgroup, count)) = cgroup.and_then(|it| Some((&it.path, it.oom_kills?)))
-            else {
+            let Some((cgroup, count)) = cgroup.and_then(|it| Some((&it.path, it.oom_kills?))) else {
                 continue;
             };
             let before = kills.insert(cgroup.clone(), count).unwrap_or(count);

@@ -24,7 +24,10 @@ pub(super) struct Child {
 /// A name that is searched for in PATH.
 pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains('/') || text.starts_with('-') {
-        return Err("give a program's name as PATH has it; a program that is started by its path does not pass a wrapper".to_owned());
+        return Err(
+            "give a program's name as PATH has it; a program that is started by its path does not pass a wrapper"
+                .to_owned(),
+        );
     }
     Ok(text.to_owned())
 }
@@ -38,12 +41,10 @@ impl Child {
         variables: &[(String, String)],
     ) -> Result<Self, Failure> {
         let text = script(name, program, change, variables);
-        let digest: String =
-            Sha256::digest(&text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = Sha256::digest(&text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(Exit::NotWritten, format!("the wrapper of {name}: {error}")).remedy(
-                "set XDG_CACHE_HOME to a folder of this user on a file system without noexec",
-            )
+            Failure::new(Exit::NotWritten, format!("the wrapper of {name}: {error}"))
+                .remedy("set XDG_CACHE_HOME to a folder of this user on a file system without noexec")
         };
         let folder = private::cache(&format!("child-{digest}")).map_err(|error| failed(&error))?;
         let path = folder.join(name);
@@ -63,12 +64,7 @@ impl Child {
 }
 
 /// A script for every shell: the variables, then the program in the same process.
-fn script(
-    name: &str,
-    program: &Program,
-    change: &Environment,
-    variables: &[(String, String)],
-) -> Vec<u8> {
+fn script(name: &str, program: &Program, change: &Environment, variables: &[(String, String)]) -> Vec<u8> {
     let mut text = format!("#!/bin/sh\n# Written by `ebb run --child {name}`.\n").into_bytes();
     let given = variables.iter().map(|(name, value)| (OsStr::new(name), Some(OsStr::new(value))));
     let changed = change.changes.iter().map(|(name, value)| (name.as_os_str(), value.as_deref()));

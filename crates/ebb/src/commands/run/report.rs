@@ -118,17 +118,14 @@ impl Report {
         let preloaded = self.library.as_deref().unwrap_or("no preload");
         let name = format!("{} ({preloaded})", self.allocator);
         let count = self.processes.len();
-        let all =
-            if count == 1 { "the process".to_owned() } else { format!("all {count} processes") };
+        let all = if count == 1 { "the process".to_owned() } else { format!("all {count} processes") };
         let not = self.processes.iter().filter(|process| process.in_charge == Some(false)).count();
         let mut lines = vec![match self.in_charge {
             Some(true) => format!("{name} is in charge of {all}"),
             Some(false) => format!("{name} is NOT in charge of {not} of {count} processes"),
             None if count == 0 && self.child.is_some() => {
                 let child = self.child.as_deref().unwrap_or_default();
-                format!(
-                    "no {child} was seen; one that is started by its path does not pass the wrapper"
-                )
+                format!("no {child} was seen; one that is started by its path does not pass the wrapper")
             }
             None if count == 0 => {
                 format!("it is not known whether {name} was in charge: the program ended too soon")
@@ -137,9 +134,7 @@ impl Report {
         }];
         for process in &self.processes {
             let why = process.why.iter();
-            lines.extend(
-                why.map(|why| format!("  process {} {}: {why}", process.pid, process.program)),
-            );
+            lines.extend(why.map(|why| format!("  process {} {}: {why}", process.pid, process.program)));
         }
         if self.ended_unread > 0 && count > 0 {
             let more = self.ended_unread;
@@ -154,9 +149,7 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, found: Result<MallocSource, Unreadable>) -> ProcessReport {
-        ProcessReport::new(pid, "/bin/p".to_owned(), &found, |source| {
-            *source == MallocSource::File("/l/a.so".into())
-        })
+        ProcessReport::new(pid, "/bin/p".to_owned(), &found, |source| *source == MallocSource::File("/l/a.so".into()))
     }
 
     fn ours() -> ProcessReport {

@@ -36,10 +36,8 @@ pub(super) fn not_started(start: &Start, errno: Errno) -> Failure {
 
 /// Replaces this process; the failure of that is all that can come back.
 pub(super) fn become_program(start: &Start) -> Failure {
-    let text = |text: &OsStr| {
-        CString::new(text.as_bytes())
-            .map_err(|_| Failure::usage("an argument contains a zero byte"))
-    };
+    let text =
+        |text: &OsStr| CString::new(text.as_bytes()).map_err(|_| Failure::usage("an argument contains a zero byte"));
     let strings = || -> Result<_, Failure> {
         let file = text(start.file.as_os_str())?;
         let arguments: Result<Vec<_>, _> = start.arguments.iter().map(|it| text(it)).collect();

@@ -30,12 +30,7 @@ const INTERVAL: Duration = Duration::from_millis(25);
 type Key = (i32, u64, PathBuf);
 
 /// Starts the program, says within `time` what it runs on, and ends as it ends.
-pub(super) fn run(
-    start: &Start,
-    allocator: &str,
-    time: Duration,
-    style: Style,
-) -> Result<ExitCode, Failure> {
+pub(super) fn run(start: &Start, allocator: &str, time: Duration, style: Style) -> Result<ExitCode, Failure> {
     let mut forwarder = forward::Forwarder::install()?;
     let mut child = spawn(start)?;
     let pid = child.id() as i32;
@@ -175,6 +170,5 @@ fn end_like(status: ExitStatus) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(128 + signal as u8));
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    code.map(ExitCode::from)
-        .ok_or_else(|| Failure::new(Exit::Internal, "it is not known how the program ended"))
+    code.map(ExitCode::from).ok_or_else(|| Failure::new(Exit::Internal, "it is not known how the program ended"))
 }

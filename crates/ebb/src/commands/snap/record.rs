@@ -51,8 +51,7 @@ impl Args {
         let ending = Ending::listen()?;
         let mut followed = Followed::of(target)?;
         let mut writer = Writer::open(to, self.keep).map_err(|error| {
-            let exit =
-                if matches!(error, NotOpened::InUse) { Exit::TryAgain } else { Exit::NotWritten };
+            let exit = if matches!(error, NotOpened::InUse) { Exit::TryAgain } else { Exit::NotWritten };
             Failure::at(exit, to, error)
         })?;
         warn_of_another(to, target)?;

@@ -97,39 +97,21 @@ impl Page<'_> {
         for &(column, x, width) in columns {
             let title = words::title_of(column, model.view);
             let wide = usize::from(width);
-            let text = if column.is_text() {
-                format!("{title:<wide$}")
-            } else {
-                format!("{title:>wide$}")
-            };
-            let style = if column == model.sort {
-                MARKED.patch(BOLD).add_modifier(Modifier::UNDERLINED)
-            } else {
-                MARKED
-            };
+            let text = if column.is_text() { format!("{title:<wide$}") } else { format!("{title:>wide$}") };
+            let style =
+                if column == model.sort { MARKED.patch(BOLD).add_modifier(Modifier::UNDERLINED) } else { MARKED };
             self.put((x, y), width, &text, style);
         }
     }
 
-    fn row(
-        &mut self,
-        model: &Model,
-        y: u16,
-        row: &Row,
-        shown: Shown,
-        columns: &[(Column, u16, u16)],
-    ) {
+    fn row(&mut self, model: &Model, y: u16, row: &Row, shown: Shown, columns: &[(Column, u16, u16)]) {
         for &(column, x, width) in columns {
             let wide = usize::from(width);
             let style = self.style(column, row);
             let text = match column {
                 Column::Trend => trend(model.history(&row.key).into_iter().flatten(), wide),
                 Column::Name if shown.depth > 0 => {
-                    format!(
-                        "{}└ {}",
-                        "  ".repeat((shown.depth - 1).min(wide / 4)),
-                        column.cell(row)
-                    )
+                    format!("{}└ {}", "  ".repeat((shown.depth - 1).min(wide / 4)), column.cell(row))
                 }
                 _ => column.cell(row),
             };
@@ -155,9 +137,7 @@ impl Page<'_> {
         let y = self.area.height.saturating_sub(1);
         let width = self.area.width;
         let line = match model.mode {
-            Mode::Search => {
-                Some(format!("Search: {}_  F3 next, Enter keeps, Esc clears", model.search))
-            }
+            Mode::Search => Some(format!("Search: {}_  F3 next, Enter keeps, Esc clears", model.search)),
             Mode::Filter => Some(format!("Filter: {}_  Enter keeps, Esc clears", model.filter)),
             _ => None,
         };
@@ -203,12 +183,7 @@ impl Page<'_> {
             None => self.put((0, y), width, "Reading the heap...", PLAIN),
         }
         if last > 0 {
-            self.put(
-                (0, last),
-                width,
-                "Esc back  j k PgUp PgDn scroll  T trim  S snap  F1 help",
-                MARKED,
-            );
+            self.put((0, last), width, "Esc back  j k PgUp PgDn scroll  T trim  S snap  F1 help", MARKED);
         }
     }
 

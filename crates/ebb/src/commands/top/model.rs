@@ -205,8 +205,7 @@ impl Model {
     /// The rows that are on the screen, each with whether it is the selected one.
     pub fn visible(&self) -> impl Iterator<Item = (&Row, Shown, bool)> {
         let rows = self.shown.iter().enumerate().skip(self.offset);
-        rows.take(usize::from(self.lines().count))
-            .map(|(at, shown)| (self.row(*shown), *shown, at == self.cursor))
+        rows.take(usize::from(self.lines().count)).map(|(at, shown)| (self.row(*shown), *shown, at == self.cursor))
     }
 
     /// All rows in their order.
@@ -275,8 +274,7 @@ impl Model {
         }
         self.shown = self.filtered(all);
         let key = self.selected.as_ref().filter(|_| !self.follows_top);
-        let again =
-            key.and_then(|key| self.shown.iter().position(|shown| self.row(*shown).key == *key));
+        let again = key.and_then(|key| self.shown.iter().position(|shown| self.row(*shown).key == *key));
         self.select(again.unwrap_or(if self.follows_top { 0 } else { self.cursor }));
     }
 

@@ -170,8 +170,7 @@ impl Reader {
     fn selected_is_due(&self) -> Option<Key> {
         let (key, since) = self.selected.as_ref()?;
         let last = self.read.get(key);
-        let is_due =
-            since.elapsed() >= RESTS && last.is_none_or(|(at, _)| at.elapsed() >= AGAIN_AFTER);
+        let is_due = since.elapsed() >= RESTS && last.is_none_or(|(at, _)| at.elapsed() >= AGAIN_AFTER);
         let first = || FIRST_COST_S + FIRST_COST_S_PER_BYTE * self.rss(key).unwrap_or(0) as f64;
         let cost_s = last.map_or_else(first, |(_, cost_s)| *cost_s);
         let now = Clock::now();
@@ -220,12 +219,8 @@ impl Reader {
                 Ok((lines, offered)) => Event::Forecast(key, lines, offered),
                 Err(failure) => Event::Forecast(key, wrap(&failure.to_string(), COLUMNS, 0), false),
             },
-            Wish::Trim(key) => {
-                Event::Done(self.trimmed(&key).unwrap_or_else(|failure| failed(&failure)))
-            }
-            Wish::Snap(key) => {
-                Event::Done(self.snapped(&key).unwrap_or_else(|failure| failed(&failure)))
-            }
+            Wish::Trim(key) => Event::Done(self.trimmed(&key).unwrap_or_else(|failure| failed(&failure))),
+            Wish::Snap(key) => Event::Done(self.snapped(&key).unwrap_or_else(|failure| failed(&failure))),
         };
         events.send(event).map_err(|_| ())
     }
@@ -260,10 +255,7 @@ impl Reader {
         let path = path.display();
         Ok(vec![
             format!("Written: {path}"),
-            format!(
-                "Later: ebb snap {} -o after.json; ebb diff {path} after.json",
-                resolved.target.asked
-            ),
+            format!("Later: ebb snap {} -o after.json; ebb diff {path} after.json", resolved.target.asked),
         ])
     }
 
@@ -302,8 +294,7 @@ impl Reader {
             known.insert(process.key, entry);
         }
         self.commands = known;
-        let keys: HashMap<i32, Key> =
-            self.node.processes().map(|it| (it.key.pid, process_key(it.key))).collect();
+        let keys: HashMap<i32, Key> = self.node.processes().map(|it| (it.key.pid, process_key(it.key))).collect();
         let of_process = |it: &Process| {
             let group = self.node.group(&it.group);
             let command = self.commands.get(&it.key).and_then(|(_, command)| command.clone());
@@ -376,11 +367,7 @@ fn subject(key: &Key) -> Subject {
 /// A row with the limit that holds in a group.
 fn limits(group: Option<&Group>) -> Row {
     let cgroup = group.and_then(|group| group.cgroup.as_ref());
-    Row {
-        limit: cgroup.and_then(|it| it.limit),
-        limit_usage: cgroup.and_then(|it| it.limit_usage),
-        ..Row::default()
-    }
+    Row { limit: cgroup.and_then(|it| it.limit), limit_usage: cgroup.and_then(|it| it.limit_usage), ..Row::default() }
 }
 
 fn heap(figures: &ebb_node::Figures, now: &Clock) -> Heap {

@@ -125,45 +125,14 @@ pub enum Column {
 use Column::*;
 
 pub const COLUMNS: [Column; 18] = [
-    Id,
-    Name,
-    Held,
-    Rss,
-    Live,
-    Returnable,
-    Pinned,
-    Cached,
-    Interpreter,
-    Huge,
-    File,
-    Other,
-    Limit,
-    Left,
-    Allocator,
-    Verdict,
-    Age,
-    Trend,
+    Id, Name, Held, Rss, Live, Returnable, Pinned, Cached, Interpreter, Huge, File, Other, Limit, Left, Allocator,
+    Verdict, Age, Trend,
 ];
 
 /// Columns by need: on a narrow screen the last ones are left out. A name is always shown.
 const BY_NEED: [Column; 17] = [
-    Held,
-    Id,
-    Rss,
-    Verdict,
-    Live,
-    Returnable,
-    Left,
-    Allocator,
-    Pinned,
-    Trend,
-    Age,
-    Limit,
-    Cached,
-    Interpreter,
-    File,
-    Other,
-    Huge,
+    Held, Id, Rss, Verdict, Live, Returnable, Left, Allocator, Pinned, Trend, Age, Limit, Cached, Interpreter, File,
+    Other, Huge,
 ];
 
 const LEAST_NAME: u16 = 12;
@@ -238,13 +207,10 @@ impl Column {
                 Key::Group { .. } => row.processes.to_string(),
             },
             Name => row.command.as_ref().unwrap_or(&row.name).clone(),
-            Allocator => {
-                heap.and_then(|heap| heap.allocator.as_ref()).map_or_else(unknown, |name| {
-                    let mark =
-                        if heap.is_some_and(|it| it.in_charge == Some(false)) { " !" } else { "" };
-                    format!("{name}{mark}")
-                })
-            }
+            Allocator => heap.and_then(|heap| heap.allocator.as_ref()).map_or_else(unknown, |name| {
+                let mark = if heap.is_some_and(|it| it.in_charge == Some(false)) { " !" } else { "" };
+                format!("{name}{mark}")
+            }),
             Verdict => heap.map_or_else(unknown, |heap| heap.verdict.to_owned()),
             Age => heap.map_or_else(unknown, |heap| match heap.look_age_s {
                 s if s < 99.5 => format!("{s:.0}s"),

@@ -83,9 +83,7 @@ fn profile(
         }
     }
     let until = Instant::now() + PATIENCE;
-    while sessions.iter().all(|(_, it)| !it.is_answered().unwrap_or(false))
-        && Instant::now() < until
-    {
+    while sessions.iter().all(|(_, it)| !it.is_answered().unwrap_or(false)) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
     match looks(sessions) {

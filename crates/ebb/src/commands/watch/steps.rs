@@ -87,19 +87,14 @@ impl Steps {
         // Older steps may have lost their events.
         let events_are_full = self.events.len() == KEPT_EVENTS;
         let from_s = self.events.front().filter(|_| events_are_full).map_or(0.0, |it| it.at_s);
-        let mut steps: Vec<FloorStep> =
-            self.steps.iter().filter(|it| it.at_s >= from_s).cloned().collect();
+        let mut steps: Vec<FloorStep> = self.steps.iter().filter(|it| it.at_s >= from_s).cloned().collect();
         steps.iter_mut().for_each(|step| step.at_s -= from_s);
-        let events: Vec<Event> = self
-            .events
-            .iter()
-            .map(|event| Event { at_s: event.at_s - from_s, label: event.label.clone() })
-            .collect();
+        let events: Vec<Event> =
+            self.events.iter().map(|event| Event { at_s: event.at_s - from_s, label: event.label.clone() }).collect();
         let span = now_s - from_s;
         let looks = (self.looks as f64 * span / now_s) as usize;
         let kinds = steps::line_up(&mut steps, span, looks, &events);
-        let is_found =
-            |step: &&FloorStep| found.iter().any(|at_s| (at_s - from_s - step.at_s).abs() < 1e-3);
+        let is_found = |step: &&FloorStep| found.iter().any(|at_s| (at_s - from_s - step.at_s).abs() < 1e-3);
         let line = |step: &FloorStep| {
             let when = since_1970(span - step.at_s).max(0.0);
             let when = UNIX_EPOCH + std::time::Duration::from_secs_f64(when);

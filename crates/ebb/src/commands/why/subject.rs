@@ -28,8 +28,7 @@ impl Subject {
     /// Starts it. What it writes goes to stderr: stdout is for the diagnosis.
     pub fn start(command: &[OsString]) -> Result<Self, Failure> {
         use std::os::unix::process::CommandExt;
-        let (program, arguments) =
-            command.split_first().ok_or_else(|| Failure::usage("no command to start"))?;
+        let (program, arguments) = command.split_first().ok_or_else(|| Failure::usage("no command to start"))?;
         let mut start = Command::new(program);
         start.args(arguments).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
         inherited::restore_in(&mut start);

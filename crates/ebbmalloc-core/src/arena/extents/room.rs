@@ -18,12 +18,7 @@ const LEAST_GRANULES: usize = 64;
 impl Extents {
     /// Fresh address space: from the last region, or from a new one.
     #[cold]
-    pub(in crate::arena) fn grow<O: Os>(
-        &mut self,
-        os: &O,
-        len: u32,
-        align: u32,
-    ) -> Option<*mut Granule> {
+    pub(in crate::arena) fn grow<O: Os>(&mut self, os: &O, len: u32, align: u32) -> Option<*mut Granule> {
         for _ in 0..2 {
             for index in (0..self.count).rev() {
                 let region = &mut self.regions[index];
@@ -145,21 +140,17 @@ impl Extents {
     pub(in crate::arena) unsafe fn is_abandoned(&self, head: *mut Granule) -> bool {
         // SAFETY: `head` is the descriptor of a large block (fn contract), whose base does not change.
         let base = unsafe { (*head).base };
-        self.regions[..self.count]
-            .iter()
-            .any(|region| base.wrapping_sub(region.base) < region.abandoned * GRANULE)
+        self.regions[..self.count].iter().any(|region| base.wrapping_sub(region.base) < region.abandoned * GRANULE)
     }
 
     /// Address space made usable so far.
     pub fn mapped_bytes(&self) -> usize {
-        self.regions[..self.count].iter().map(Region::committed_bytes).sum::<usize>()
-            - self.given_granules * GRANULE
+        self.regions[..self.count].iter().map(Region::committed_bytes).sum::<usize>() - self.given_granules * GRANULE
     }
 
     /// Bytes committed for byte maps and descriptors, without those whose pages were returned.
     pub fn metadata_bytes(&self) -> usize {
-        self.regions[..self.count].iter().map(Region::metadata_bytes).sum::<usize>()
-            - self.hollow_bytes
+        self.regions[..self.count].iter().map(Region::metadata_bytes).sum::<usize>() - self.hollow_bytes
     }
 }
 

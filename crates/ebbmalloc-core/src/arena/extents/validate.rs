@@ -69,10 +69,7 @@ impl Extents {
                         previous = None;
                         used += 1;
                         if len > 1 {
-                            assert!(matches!(
-                                (*last).kind,
-                                Kind::LargeTail | Kind::SlabTail | Kind::Leaving
-                            ));
+                            assert!(matches!((*last).kind, Kind::LargeTail | Kind::SlabTail | Kind::Leaving));
                         }
                     }
                     index += len as usize;

@@ -44,8 +44,7 @@ impl World {
 
     /// A block whose holder has written to both ends.
     fn take(&self, bytes: usize) -> usize {
-        let block =
-            self.arena.allocate_large(&self.os, bytes, 1, FREED, Wait::Yes).expect("memory");
+        let block = self.arena.allocate_large(&self.os, bytes, 1, FREED, Wait::Yes).expect("memory");
         for place in Self::ends(block.start, bytes) {
             self.os.use_bytes(place as usize, size_of::<usize>());
             // SAFETY: the block is ours.
@@ -118,10 +117,7 @@ fn extent_against_its_neighbours() {
         world.finish();
     });
     for way in &FOUND {
-        assert!(
-            way.load(Ordering::Relaxed) > 0,
-            "no schedule gave the extent out, or none had it away"
-        );
+        assert!(way.load(Ordering::Relaxed) > 0, "no schedule gave the extent out, or none had it away");
     }
 }
 

@@ -50,9 +50,7 @@ fn pieces_stay_apart_and_keep_their_contents_whatever_is_returned() {
             let piece = live.remove(&start).unwrap();
             expect_filled(start, &piece);
             // SAFETY: the piece is not used any more.
-            unsafe {
-                metadata.free(&os, NonNull::new(start as *mut u8).unwrap(), piece.bytes, false)
-            };
+            unsafe { metadata.free(&os, NonNull::new(start as *mut u8).unwrap(), piece.bytes, false) };
         }
         if step % 100 == 0 {
             metadata.purge(&os, random(4) == 0);

@@ -66,9 +66,7 @@ impl World {
     fn put(&self, slot: Slot) {
         self.ground.check(slot);
         // SAFETY: the slot came from these bins.
-        let done = unsafe {
-            self.bins.put(&self.ground.supply(), CLASS_NUMBER, &[slot.0], Age::Fresh, Wait::Yes)
-        };
+        let done = unsafe { self.bins.put(&self.ground.supply(), CLASS_NUMBER, &[slot.0], Age::Fresh, Wait::Yes) };
         assert_eq!(done, 1);
     }
 
@@ -176,12 +174,7 @@ fn fork_against_claim() {
         let own = caches[0];
         let owner = spawn({
             let world = world.clone();
-            move || {
-                own.cache()
-                    .pop(CLASS_NUMBER)
-                    .into_iter()
-                    .for_each(|slot| world.put(Slot(slot.as_ptr())))
-            }
+            move || own.cache().pop(CLASS_NUMBER).into_iter().for_each(|slot| world.put(Slot(slot.as_ptr())))
         });
         let purger = spawn({
             let world = world.clone();

@@ -152,13 +152,7 @@ fn a_busy_cache_loses_its_cold_bottom_alone() {
 
 /// Frees `blocks` into the cache of `thread`, ticks, uses the newest `used` of them, and ticks again; how
 /// many slots of their class the cache has then.
-fn kept_of(
-    heap: &Heap<Fake>,
-    thread: Thread,
-    blocks: &[*mut u8],
-    size: usize,
-    used: usize,
-) -> usize {
+fn kept_of(heap: &Heap<Fake>, thread: Thread, blocks: &[*mut u8], size: usize, used: usize) -> usize {
     free_all(heap, thread, blocks);
     heap.tick(None);
     for _ in 0..3 {
@@ -256,10 +250,7 @@ fn trim_returns_everything_at_once() {
     free_all(&heap, thread, &blocks);
     assert!(heap.trim(None));
     let statistics = heap.statistics(None, true);
-    assert_eq!(
-        (statistics.live, statistics.cached, statistics.idle, statistics.resident),
-        (0, 0, 0, 0)
-    );
+    assert_eq!((statistics.live, statistics.cached, statistics.idle, statistics.resident), (0, 0, 0, 0));
     assert!(!heap.trim(None), "nothing was left");
 }
 
@@ -282,10 +273,7 @@ fn locked_pages_are_tried_once_and_keep_their_contents() {
         // SAFETY: the block is live and at least this long.
         unsafe { core::slice::from_raw_parts(blocks[0], PAGE / 2) }.iter().all(|&byte| byte == 7)
     );
-    assert!(
-        blocks[2..4].contains(&allocate(&heap, None, PAGE / 2)),
-        "the slots are there to be used"
-    );
+    assert!(blocks[2..4].contains(&allocate(&heap, None, PAGE / 2)), "the slots are there to be used");
 }
 
 #[test]

@@ -18,12 +18,7 @@ pub(super) fn heap() -> Heap<Fake> {
     heap
 }
 
-pub(super) fn allocate_in(
-    heap: &Heap<Fake>,
-    thread: Thread,
-    arena: &ExplicitArena,
-    size: usize,
-) -> *mut u8 {
+pub(super) fn allocate_in(heap: &Heap<Fake>, thread: Thread, arena: &ExplicitArena, size: usize) -> *mut u8 {
     let block = with_access(thread, |access| heap.allocate_in(arena, access, size, 1).0);
     assert!(!block.is_null());
     // SAFETY: the block is ours and at least `size` bytes long.
@@ -143,8 +138,7 @@ fn a_thread_on_an_arena_gets_slots_and_large_blocks_of_it() {
     let before = super::allocate(&heap, thread, 100);
     moves(&heap, thread, index);
     assert_eq!(with_access(thread, |access| heap.arena_of_thread(access)), index);
-    let blocks: Vec<_> =
-        SIZES.iter().cycle().take(300).map(|&size| super::allocate(&heap, thread, size)).collect();
+    let blocks: Vec<_> = SIZES.iter().cycle().take(300).map(|&size| super::allocate(&heap, thread, size)).collect();
     assert!(blocks.iter().all(|&block| heap.arena_of(block as usize) == Some(index)));
     super::free_all(&heap, thread, &blocks);
     super::free(&heap, thread, before);
@@ -221,8 +215,7 @@ fn thousands_of_arenas_find_their_blocks() {
 #[test]
 fn decay_times_are_kept_per_arena() {
     let heap = heap();
-    let [at_once, soon, never] =
-        [0, 1000, -1].map(|decay_ms| heap.create_arena(null_mut(), decay_ms).unwrap());
+    let [at_once, soon, never] = [0, 1000, -1].map(|decay_ms| heap.create_arena(null_mut(), decay_ms).unwrap());
     let fill_and_free = |arena| {
         let blocks = [20_000, 1 << 20].map(|size| allocate_in(&heap, None, arena, size));
         for block in blocks {
@@ -259,9 +252,7 @@ fn explicit_caches_hold_what_they_are_given_and_may_be_on_an_arena() {
     let other = with_access(thread, |access| heap.create_cache(access)).unwrap();
     assert_ne!(index, other);
     let through = |on, work: &dyn Fn(Access) -> *mut u8| {
-        with_access(thread, |access| {
-            heap.with_cache(access, heap.explicit_cache(index).unwrap(), on, work)
-        })
+        with_access(thread, |access| heap.with_cache(access, heap.explicit_cache(index).unwrap(), on, work))
     };
     for on in [None, Some(arena), Some(arena), None] {
         let block = through(on, &|access| heap.allocate(access, 100));
@@ -326,8 +317,7 @@ fn without_memory_there_is_null_and_nothing_is_lost() {
             let (block, _) = with_access(thread, |access| heap.allocate_in(arena, access, size, 1));
             assert!(block.is_null());
         }
-        let huge =
-            with_access(thread, |access| heap.allocate_in(arena, access, usize::MAX / 2, 1).0);
+        let huge = with_access(thread, |access| heap.allocate_in(arena, access, usize::MAX / 2, 1).0);
         assert!(huge.is_null());
         heap.os.heal();
         validate_arena(&heap, arena);

@@ -107,13 +107,7 @@ unsafe extern "C" fn dalloc(
     false
 }
 
-unsafe extern "C" fn destroy(
-    hooks: *mut ExtentHooks,
-    start: *mut c_void,
-    bytes: usize,
-    _: bool,
-    index: c_uint,
-) {
+unsafe extern "C" fn destroy(hooks: *mut ExtentHooks, start: *mut c_void, bytes: usize, _: bool, index: c_uint) {
     let hooked = Hooked::of(hooks);
     hooked.note("destroy", start as usize, bytes, index);
     // SAFETY: as `alloc` gave it.
@@ -163,8 +157,7 @@ fn hooks_give_the_address_space_and_get_it_back() {
         let own = heap.os.record();
         let mut blocks = Vec::new();
         for size in SIZES.into_iter().chain([5 << 20]) {
-            let (block, zero) =
-                with_access(thread, |access| heap.allocate_in(arena, access, size, 1));
+            let (block, zero) = with_access(thread, |access| heap.allocate_in(arena, access, size, 1));
             assert!(!block.is_null());
             assert_eq!(zero, clean && size > SMALL_MAX);
             // SAFETY: the block is ours.
@@ -182,9 +175,12 @@ fn hooks_give_the_address_space_and_get_it_back() {
         assert!(end(&heap, thread, arena));
         let gone = if stays { "destroy" } else { "dalloc" };
         for call in asked {
-            let found = hooked.calls.lock().unwrap().iter().any(|other| {
-                other.0 == gone && (other.1, other.2, other.3) == (call.1, call.2, call.3)
-            });
+            let found = hooked
+                .calls
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|other| other.0 == gone && (other.1, other.2, other.3) == (call.1, call.2, call.3));
             assert!(found, "{call:?} goes back as it came");
         }
         assert_eq!(hooked.os.record().reserved_bytes, 0);

@@ -86,9 +86,7 @@ fn check(steps: &[Step]) {
                 assert!(shadow.insert(block as usize, entry).is_none());
             }
             Step::Free { which, way } => {
-                let Some((&start, &(_, size, seed))) =
-                    shadow.iter().nth(which % shadow.len().max(1))
-                else {
+                let Some((&start, &(_, size, seed))) = shadow.iter().nth(which % shadow.len().max(1)) else {
                     continue;
                 };
                 shadow.remove(&start);
@@ -108,26 +106,19 @@ fn check(steps: &[Step]) {
                 }
             }
             Step::Resize { which, size } => {
-                let Some((&start, &(lies, old, seed))) =
-                    shadow.iter().nth(which % shadow.len().max(1))
-                else {
+                let Some((&start, &(lies, old, seed))) = shadow.iter().nth(which % shadow.len().max(1)) else {
                     continue;
                 };
                 shadow.remove(&start);
                 // SAFETY: live until here; then the result is.
                 unsafe {
-                    let block = with_access(thread, |access| {
-                        heap.reallocate(access, start as *mut u8, size)
-                    });
+                    let block = with_access(thread, |access| heap.reallocate(access, start as *mut u8, size));
                     let last = size.min(old) - 1;
                     assert_eq!((*block, *block.add(last)), (seed, seed));
                     block.write_bytes(seed, size);
                     let found = heap.arena_of(block as usize).unwrap();
                     assert!(lies == 0 || found == heap.index_of(arenas[lies - 1]));
-                    let lies = arenas
-                        .iter()
-                        .position(|arena| heap.index_of(arena) == found)
-                        .map_or(0, |at| at + 1);
+                    let lies = arenas.iter().position(|arena| heap.index_of(arena) == found).map_or(0, |at| at + 1);
                     shadow.insert(block as usize, (lies, size, seed));
                 }
             }
@@ -172,8 +163,7 @@ fn check(steps: &[Step]) {
         validate_arena(&heap, arena);
     }
     // SAFETY: the blocks of the shadow are live.
-    let held: usize =
-        shadow.keys().map(|&start| unsafe { heap.usable_size(start as *const u8) }).sum();
+    let held: usize = shadow.keys().map(|&start| unsafe { heap.usable_size(start as *const u8) }).sum();
     heap.trim(None);
     let statistics = heap.statistics(None, true);
     assert_eq!(statistics.live, held, "{statistics:?}");

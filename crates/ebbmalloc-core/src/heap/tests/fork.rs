@@ -127,9 +127,7 @@ impl Copied {
         free_all(&heap, thread, &freed);
         // Blocks that take several slots of a smaller class.
         live.extend((0..100).map(|_| (allocate(&heap, thread, LENT), LENT)));
-        let is_lent = |&(block, size): &(*mut u8, usize)| {
-            size == LENT && heap.quick_class(block as usize) == Some(0)
-        };
+        let is_lent = |&(block, size): &(*mut u8, usize)| size == LENT && heap.quick_class(block as usize) == Some(0);
         assert!(live.iter().any(is_lent));
         heap.tick(None);
         for (index, &(block, size)) in live.iter().enumerate() {
@@ -203,10 +201,7 @@ impl Copied {
         for (index, &(block, size)) in self.live.iter().enumerate() {
             // SAFETY: live, and as long.
             let bytes = unsafe { core::slice::from_raw_parts(block, size) };
-            assert!(
-                bytes.iter().all(|&byte| byte == byte_of(index)),
-                "block {index} of {size} bytes"
-            );
+            assert!(bytes.iter().all(|&byte| byte == byte_of(index)), "block {index} of {size} bytes");
         }
     }
 

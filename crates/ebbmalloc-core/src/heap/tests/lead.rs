@@ -17,11 +17,7 @@ fn slots_end_where_cache_lines_do() {
             let place = block as usize % 64;
             match leads(class) {
                 true => assert_eq!((place + size - LEAD) % 32, 0, "{size} bytes at {place}"),
-                false => assert_eq!(
-                    place % (1 << size.trailing_zeros().min(6)),
-                    0,
-                    "{size} bytes at {place}"
-                ),
+                false => assert_eq!(place % (1 << size.trailing_zeros().min(6)), 0, "{size} bytes at {place}"),
             }
             // SAFETY: live.
             assert_eq!(unsafe { heap.usable_size(block) }, size);
@@ -42,19 +38,12 @@ fn aligned_blocks_are_aligned_whatever_lies_in_the_caches() {
             let plain = allocate(&heap, thread, size);
             free(&heap, thread, plain);
             for align in [16, 32, 64, 128, 512, 1024] {
-                let block =
-                    with_access(thread, |access| heap.allocate_aligned(access, size, align));
-                assert!(
-                    (block as usize).is_multiple_of(align),
-                    "{size} bytes aligned to {align}, turn {turn}"
-                );
+                let block = with_access(thread, |access| heap.allocate_aligned(access, size, align));
+                assert!((block as usize).is_multiple_of(align), "{size} bytes aligned to {align}, turn {turn}");
                 // SAFETY: live.
                 let usable = unsafe { heap.usable_size(block) };
                 assert!(usable >= size && usable == heap.usable_of_request(size, align));
-                assert!(
-                    turn == 0 || usable < 2 * size.max(align),
-                    "{usable} bytes for {size} aligned to {align}"
-                );
+                assert!(turn == 0 || usable < 2 * size.max(align), "{usable} bytes for {size} aligned to {align}");
                 free(&heap, thread, block);
             }
         }
@@ -70,8 +59,7 @@ fn a_slab_is_filled_to_its_last_slot_and_goes_whole() {
     let thread = heap.attach();
     for class in (1..=class_of(LEAD_MAX)).filter(|&class| leads(class)) {
         let size = CLASS[class].size as usize;
-        let blocks: Vec<_> =
-            (0..3 * CLASS[class].slots).map(|_| allocate(&heap, thread, size)).collect();
+        let blocks: Vec<_> = (0..3 * CLASS[class].slots).map(|_| allocate(&heap, thread, size)).collect();
         for &block in &blocks {
             // SAFETY: live, and as long as its class says.
             unsafe { block.write_bytes(0xa5, size) };

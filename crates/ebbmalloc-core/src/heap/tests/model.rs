@@ -34,19 +34,13 @@ enum Step {
 }
 
 fn size() -> impl Strategy<Value = usize> {
-    (0u32..22, any::<usize>())
-        .prop_map(|(log2, low)| ((1 << log2) + low % (1 << log2)).min(SIZE_MAX) - 1)
+    (0u32..22, any::<usize>()).prop_map(|(log2, low)| ((1 << log2) + low % (1 << log2)).min(SIZE_MAX) - 1)
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let (thread, which) = (0usize..4, any::<usize>());
-    let call = prop::sample::select(vec![
-        Call::Reserve,
-        Call::Commit,
-        Call::Discard,
-        Call::MovePages,
-        Call::Membarrier,
-    ]);
+    let call =
+        prop::sample::select(vec![Call::Reserve, Call::Commit, Call::Discard, Call::MovePages, Call::Membarrier]);
     prop_oneof![
         30 => (thread.clone(), size()).prop_map(|(thread, size)| Step::Allocate { thread, size }),
         4 => (thread.clone(), size()).prop_map(|(thread, size)| Step::Zeroed { thread, size }),
@@ -126,8 +120,7 @@ impl World {
         }
         let seed = self.steps.wrapping_mul(0x9E37_79B9);
         // SAFETY: all usable bytes are the program's.
-        Self::places(usable)
-            .for_each(|at| unsafe { block.wrapping_add(at).write((seed + at) as u8) });
+        Self::places(usable).for_each(|at| unsafe { block.wrapping_add(at).write((seed + at) as u8) });
         self.shadow.insert(start, Block { size, usable, seed });
     }
 
@@ -160,12 +153,9 @@ impl World {
         // below need no other field.
         let heap = unsafe { &*heap };
         match *step {
-            Step::Allocate { thread, size } => {
-                self.allocated(allocate(heap, self.thread(thread), size), size, 1)
-            }
+            Step::Allocate { thread, size } => self.allocated(allocate(heap, self.thread(thread), size), size, 1),
             Step::Zeroed { thread, size } => {
-                let block =
-                    with_access(self.thread(thread), |access| heap.allocate_zeroed(access, size));
+                let block = with_access(self.thread(thread), |access| heap.allocate_zeroed(access, size));
                 if !block.is_null() {
                     // SAFETY: the block is live and `size` bytes long.
                     let bytes = unsafe { core::slice::from_raw_parts(block, size) };
@@ -174,9 +164,7 @@ impl World {
                 self.allocated(block, size, 1);
             }
             Step::Aligned { thread, size, align } => {
-                let block = with_access(self.thread(thread), |access| {
-                    heap.allocate_aligned(access, size, align)
-                });
+                let block = with_access(self.thread(thread), |access| heap.allocate_aligned(access, size, align));
                 self.allocated(block, size, align);
             }
             Step::Free { thread, which } => {
@@ -232,18 +220,11 @@ impl World {
                 if thread < self.threads.len() {
                     let cache = self.threads.remove(thread);
                     // SAFETY: it is forgotten here.
-                    unsafe {
-                        if self.steps.is_multiple_of(2) {
-                            heap.detach(cache)
-                        } else {
-                            heap.leave(cache)
-                        }
-                    }
+                    unsafe { if self.steps.is_multiple_of(2) { heap.detach(cache) } else { heap.leave(cache) } }
                 }
             }
             Step::Refuse { call, count } => {
-                let error =
-                    if call == Call::Discard { OsError::Invalid } else { OsError::OutOfMemory };
+                let error = if call == Call::Discard { OsError::Invalid } else { OsError::OutOfMemory };
                 heap.os.fail(call, 0, count, error);
                 self.refusing = true;
             }
@@ -275,14 +256,8 @@ impl World {
         let statistics = self.heap.statistics(None, true);
         let held: usize = self.shadow.values().map(|block| block.usable).sum();
         assert_eq!(statistics.live, held, "{statistics:?}");
-        assert_eq!(
-            statistics.live + statistics.cached + statistics.idle,
-            statistics.resident,
-            "{statistics:?}"
-        );
-        assert!(
-            statistics.resident + statistics.retained <= statistics.mapped + statistics.live_large
-        );
+        assert_eq!(statistics.live + statistics.cached + statistics.idle, statistics.resident, "{statistics:?}");
+        assert!(statistics.resident + statistics.retained <= statistics.mapped + statistics.live_large);
         assert_eq!(statistics.threads, self.threads.len());
         used
     }

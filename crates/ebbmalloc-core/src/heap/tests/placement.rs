@@ -30,8 +30,7 @@ fn of_a_mass_that_is_freed_a_cache_keeps_little() {
         let heap = Heap::new(Fake::new(4096));
         let (thread, size) = (heap.attach(), class.size as usize);
         for _ in 0..2 {
-            let mass: Vec<_> =
-                (0..4 * class.cache_slots + 8).map(|_| allocate(&heap, thread, size)).collect();
+            let mass: Vec<_> = (0..4 * class.cache_slots + 8).map(|_| allocate(&heap, thread, size)).collect();
             free_all(&heap, thread, &mass);
             let cached = heap.statistics(None, true).cached;
             assert!(cached <= (127 * size).min(64 << 10), "{cached} of {size}");
@@ -230,9 +229,7 @@ fn freed_memory_keeps_its_bytes_until_its_page_goes() {
         }
         let pages: Vec<_> = blocks
             .iter()
-            .flat_map(|&(block, size)| {
-                (0..size / PAGE).map(move |page| block.wrapping_add(page * PAGE))
-            })
+            .flat_map(|&(block, size)| (0..size / PAGE).map(move |page| block.wrapping_add(page * PAGE)))
             .collect();
         let starts: Vec<_> = blocks.iter().map(|&(block, _)| block).collect();
         free_all(&heap, thread, &starts);

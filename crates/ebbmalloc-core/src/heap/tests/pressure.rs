@@ -15,8 +15,7 @@ fn heap() -> Box<Heap<Fake>> {
 }
 
 fn left(heap: &Heap<Fake>, limit_mib: usize, left_mib: usize) {
-    heap.os
-        .set_headroom(Some(Headroom { limit_bytes: limit_mib * MIB, left_bytes: left_mib * MIB }));
+    heap.os.set_headroom(Some(Headroom { limit_bytes: limit_mib * MIB, left_bytes: left_mib * MIB }));
 }
 
 /// What process does after a slow operation.
@@ -64,8 +63,7 @@ fn pages_of_slabs_that_are_taken_again_are_growth() {
     let slots: Vec<_> = (0..6 * MIB / PAGE).map(|_| allocate(&heap, None, PAGE / 2)).collect();
     while heap.take_growth_step() {}
     // One slot in each slab stays, so that the slabs do.
-    let gone: Vec<_> =
-        slots.iter().copied().filter(|slot| !(*slot as usize).is_multiple_of(GRANULE)).collect();
+    let gone: Vec<_> = slots.iter().copied().filter(|slot| !(*slot as usize).is_multiple_of(GRANULE)).collect();
     free_all(&heap, None, &gone);
     heap.trim(None);
     let fresh = heap.arena.fresh_bytes();

@@ -23,14 +23,8 @@ impl Rationed {
         let heap = &*Box::leak(Box::new(Heap::new(Fake::new(4 << 10))));
         let rations = heap.allocate_metadata(size_of::<Rations>()).unwrap().cast();
         let thread = heap.attach();
-        let mut made = Self {
-            heap,
-            thread,
-            rations,
-            passed: [0; RATIONED + 1],
-            said: [None; RATIONED + 1],
-            samples: 0,
-        };
+        let mut made =
+            Self { heap, thread, rations, passed: [0; RATIONED + 1], said: [None; RATIONED + 1], samples: 0 };
         made.start();
         made
     }

@@ -21,14 +21,7 @@ pub enum Page {
 
 // The C library that std links; a loom build has no other way to the kernel.
 unsafe extern "C" {
-    fn mmap(
-        at: *mut c_void,
-        bytes: usize,
-        rights: c_int,
-        flags: c_int,
-        file: c_int,
-        offset: i64,
-    ) -> *mut c_void;
+    fn mmap(at: *mut c_void, bytes: usize, rights: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
     fn mprotect(at: *mut c_void, bytes: usize, rights: c_int) -> c_int;
 }
@@ -54,8 +47,7 @@ impl Reservation {
         assert!(bytes > 0 && align.is_power_of_two());
         let mapped_bytes = bytes.checked_add(align)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let mapped =
-            unsafe { mmap(core::ptr::null_mut(), mapped_bytes, PROT_NONE, MAP_FLAGS, -1, 0) };
+        let mapped = unsafe { mmap(core::ptr::null_mut(), mapped_bytes, PROT_NONE, MAP_FLAGS, -1, 0) };
         let mapped = mapped as usize;
         (mapped != usize::MAX).then(|| Self {
             start: mapped.next_multiple_of(align),
@@ -118,10 +110,7 @@ impl Reservation {
     pub fn expect_committed(&self, start: usize, bytes: usize, verb: &str) {
         let range = self.numbers(start, bytes);
         let committed = self.pages.range(range.clone()).count();
-        assert!(
-            committed == range.len(),
-            "{verb} of {start:#x} + {bytes:#x}, which is not committed"
-        );
+        assert!(committed == range.len(), "{verb} of {start:#x} + {bytes:#x}, which is not committed");
     }
 
     fn unreleased(&self, start: usize, bytes: usize, verb: &str) -> Range<usize> {

@@ -38,9 +38,7 @@ pub fn membarrier(state: &AtomicU8) -> bool {
     }
     // EPERM means "not registered": at the first call, and should a fork not inherit it.
     let done = match issue(PRIVATE_EXPEDITED) {
-        Err(Errno::PERM) => {
-            issue(REGISTER_PRIVATE_EXPEDITED).and_then(|()| issue(PRIVATE_EXPEDITED))
-        }
+        Err(Errno::PERM) => issue(REGISTER_PRIVATE_EXPEDITED).and_then(|()| issue(PRIVATE_EXPEDITED)),
         other => other,
     };
     state.store(if done.is_ok() { REGISTERED } else { REFUSED }, Ordering::Relaxed);

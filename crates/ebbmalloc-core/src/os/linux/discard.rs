@@ -89,8 +89,7 @@ unsafe fn discard_vector(runs: &[PageRun]) -> Result<usize, Errno> {
     }
     let at = vector.as_ptr() as usize;
     // SAFETY: `vector` has as many entries as `runs`, each of which is ours to discard.
-    let mut bytes =
-        unsafe { call(nr::PROCESS_MADVISE, [PIDFD_SELF, at, runs.len(), MADV_DONTNEED, 0]) }?;
+    let mut bytes = unsafe { call(nr::PROCESS_MADVISE, [PIDFD_SELF, at, runs.len(), MADV_DONTNEED, 0]) }?;
     let mut whole = 0;
     for run in runs {
         if bytes < run.bytes {

@@ -20,8 +20,7 @@ struct Copy {
 // SAFETY: `bytes` is written by the one thread that moves `state` to READING, and read after READ.
 unsafe impl Sync for Copy {}
 
-static COPY: Copy =
-    Copy { state: AtomicUsize::new(Copy::UNREAD), bytes: UnsafeCell::new([0; COPY_BYTES]) };
+static COPY: Copy = Copy { state: AtomicUsize::new(Copy::UNREAD), bytes: UnsafeCell::new([0; COPY_BYTES]) };
 
 impl Linux {
     /// The value of the variable `name`, without its final NUL. `environ` is libc's variable of
@@ -30,11 +29,7 @@ impl Linux {
     /// # Safety
     /// `environ` is null or points to libc's variable; the program does not change the
     /// environment during the call, nor later the variable whose value is used.
-    pub unsafe fn environment(
-        &self,
-        environ: *const *const *const c_char,
-        name: &[u8],
-    ) -> Option<&'static [u8]> {
+    pub unsafe fn environment(&self, environ: *const *const *const c_char, name: &[u8]) -> Option<&'static [u8]> {
         if self.is_privileged() {
             return None;
         }

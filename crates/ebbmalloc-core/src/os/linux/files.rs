@@ -27,8 +27,7 @@ impl NewFile {
         let mut rest = text;
         while !rest.is_empty() {
             // SAFETY: `rest` is readable for as many bytes as we say.
-            let written =
-                unsafe { call(nr::WRITE, [self.descriptor, rest.as_ptr() as usize, rest.len()]) };
+            let written = unsafe { call(nr::WRITE, [self.descriptor, rest.as_ptr() as usize, rest.len()]) };
             match written {
                 Err(Errno::INTR) => {}
                 Ok(0) | Err(_) => return false,

@@ -20,8 +20,7 @@ impl Linux {
         self.owner.store(self.process_id(), Ordering::Relaxed);
         if self.fork_mark.load(Ordering::Acquire) == 0 {
             let made = self.make_mark().unwrap_or(UNSUPPORTED);
-            let raced =
-                self.fork_mark.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire);
+            let raced = self.fork_mark.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire);
             if raced.is_err() && made != UNSUPPORTED {
                 // SAFETY: another thread's page is in use; ours never was.
                 unsafe { memory::release(made, self.page_bytes()) };

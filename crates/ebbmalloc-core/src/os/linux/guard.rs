@@ -44,9 +44,7 @@ impl Linux {
 
     /// Whether blocks may get guards without strict mode: not if each would split the mapping.
     pub(super) fn may_guard_ends(&self) -> bool {
-        !self.no_ends.load(Ordering::Relaxed)
-            && self.guards.load(Ordering::Relaxed) != BY_RIGHTS
-            && !self.is_confined()
+        !self.no_ends.load(Ordering::Relaxed) && self.guards.load(Ordering::Relaxed) != BY_RIGHTS && !self.is_confined()
     }
 
     /// Whether single blocks may get guards in a mapping of their own.

@@ -17,9 +17,7 @@ const MAP_NORESERVE: usize = 0x4000;
 /// Maps `bytes` of private anonymous memory, readable and writable, anywhere.
 pub fn map_anonymous(bytes: usize) -> Result<usize, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
-    unsafe {
-        call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0])
-    }
+    unsafe { call(nr::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, usize::MAX, 0]) }
 }
 
 /// Maps `bytes` of the file after `descriptor`, shared, readable and writable.
@@ -33,12 +31,7 @@ pub fn map_shared(descriptor: usize, bytes: usize) -> Result<usize, Errno> {
 ///
 /// # Safety
 /// With MAP_FIXED no thread uses what was in the range.
-pub unsafe fn map_at(
-    start: usize,
-    bytes: usize,
-    rights: usize,
-    flags: usize,
-) -> Result<usize, Errno> {
+pub unsafe fn map_at(start: usize, bytes: usize, rights: usize, flags: usize) -> Result<usize, Errno> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags;
     // SAFETY: a new mapping, or with MAP_FIXED one over a range that no thread uses (fn contract).
     unsafe { call(nr::MMAP, [start, bytes, rights, flags, usize::MAX, 0]) }
@@ -216,9 +209,7 @@ pub unsafe fn move_pages(os: &Linux, from: usize, to: usize, bytes: usize) -> Re
             // mapping of anybody could land in our reservation.
             // SAFETY: `to` is ours, and no thread uses its contents.
             if unsafe { map_anew(to, bytes) }.is_err() {
-                os.write_stderr(
-                    b"ebbmalloc: the kernel unmapped a block and will not map it again\n",
-                );
+                os.write_stderr(b"ebbmalloc: the kernel unmapped a block and will not map it again\n");
                 os.abort();
             }
             Err(errno.into())

@@ -27,8 +27,7 @@ impl Linux {
     pub unsafe fn prctl(&self, operation: i32, arguments: [usize; 4]) -> Result<i32, Errno> {
         let [a, b, c, d] = arguments;
         // SAFETY: the arguments are what the operation demands (fn contract).
-        unsafe { call(nr::PRCTL, [(operation as isize).cast_unsigned(), a, b, c, d]) }
-            .map(|result| result as i32)
+        unsafe { call(nr::PRCTL, [(operation as isize).cast_unsigned(), a, b, c, d]) }.map(|result| result as i32)
     }
 
     /// The system call `unshare`: parts with what `flags` name.
@@ -40,13 +39,8 @@ impl Linux {
     /// The system call `setns`: enters the namespaces of a descriptor.
     pub fn setns(&self, descriptor: i32, kinds: i32) -> Result<(), Errno> {
         // SAFETY: the kernel's doing alone; no memory changes.
-        unsafe {
-            call(
-                nr::SETNS,
-                [(descriptor as isize).cast_unsigned(), (kinds as isize).cast_unsigned()],
-            )
-        }
-        .map(|_| ())
+        unsafe { call(nr::SETNS, [(descriptor as isize).cast_unsigned(), (kinds as isize).cast_unsigned()]) }
+            .map(|_| ())
     }
 
     /// Whether this operation of prctl is the beginning of a sandbox: a filter, or the promise that

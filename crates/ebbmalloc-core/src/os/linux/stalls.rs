@@ -64,12 +64,9 @@ mod tests {
 
     #[test]
     fn the_first_lines_total_counts() {
-        let text =
-            b"some avg10=5.91 avg60=3.14 avg300=1.00 total=28492706\nfull avg10=0.00 total=7\n";
+        let text = b"some avg10=5.91 avg60=3.14 avg300=1.00 total=28492706\nfull avg10=0.00 total=7\n";
         assert_eq!(total_us(text), Some(28_492_706));
-        for odd in
-            [&b""[..], b"full total=7\n", b"some avg10=0.00\nfull total=7\n", b"some total=x"]
-        {
+        for odd in [&b""[..], b"full total=7\n", b"some avg10=0.00\nfull total=7\n", b"some total=x"] {
             assert_eq!(total_us(odd), None);
         }
     }

@@ -68,9 +68,7 @@ fn discarded_runs_are_gone_and_read_as_zero() {
     let start = committed(&os, bytes);
     // SAFETY: the range was committed just now.
     unsafe { start.write_bytes(7, bytes) };
-    let runs: Vec<_> = (0..400)
-        .map(|n| PageRun { start: start as usize + 3 * n * page, bytes: 2 * page })
-        .collect();
+    let runs: Vec<_> = (0..400).map(|n| PageRun { start: start as usize + 3 * n * page, bytes: 2 * page }).collect();
     // SAFETY: the runs lie in the committed range, which is ours.
     let done = unsafe { os.discard(&runs) };
     assert_eq!(done, Discarded { returned_bytes: 800 * page, refused_bytes: 0 });

@@ -18,8 +18,7 @@ const TLS_BYTES: usize = 8 * 1024;
 
 /// CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
 /// CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID.
-const CLONE_FLAGS: usize =
-    0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x10_0000 | 0x20_0000;
+const CLONE_FLAGS: usize = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000 | 0x10_0000 | 0x20_0000;
 
 /// What the new thread runs, kept in its thread block.
 #[repr(C)]

@@ -110,12 +110,7 @@ unsafe fn in_large(place: Place, start: usize) -> Found {
 ///
 /// # Safety
 /// All tags that can be there can be read, and with `may_begin` that of `place`.
-unsafe fn near(
-    place: Place,
-    memory: usize,
-    fronts: impl Iterator<Item = usize> + Clone,
-    may_begin: bool,
-) -> Found {
+unsafe fn near(place: Place, memory: usize, fronts: impl Iterator<Item = usize> + Clone, may_begin: bool) -> Found {
     let find = |wanted: State| {
         fronts.clone().find_map(|front| {
             let other = Place::at(memory + front);

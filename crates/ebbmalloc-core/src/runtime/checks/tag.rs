@@ -207,8 +207,8 @@ impl Place {
             if self.behind(tag).differs(self.canary) {
                 return Some(b"after");
             }
-            let before = tag.has_canary_before()
-                && (self.word(4).read() ^ self.canary | self.word(3).read() ^ self.canary) != 0;
+            let before =
+                tag.has_canary_before() && (self.word(4).read() ^ self.canary | self.word(3).read() ^ self.canary) != 0;
             before.then_some(b"before")
         }
     }
@@ -241,9 +241,7 @@ impl Place {
     #[inline(always)]
     pub unsafe fn is_written(self, bytes: usize) -> bool {
         // SAFETY: what is after a block was cleared as well.
-        let words = unsafe {
-            core::slice::from_raw_parts(self.block as *const [u64; 2], bytes.div_ceil(QUANTUM))
-        };
+        let words = unsafe { core::slice::from_raw_parts(self.block as *const [u64; 2], bytes.div_ceil(QUANTUM)) };
         words.iter().fold(0, |sum, [a, b]| sum | a | b) != 0
     }
 

@@ -61,10 +61,7 @@ pub struct Report<'a> {
 }
 
 /// Reads the texts, in the order of [`Source::ALL`]; says of each setting what became of it.
-pub fn parse<'a>(
-    texts: [Option<&'a [u8]>; Source::ALL.len()],
-    mut report: impl FnMut(Report<'a>),
-) -> Options<'a> {
+pub fn parse<'a>(texts: [Option<&'a [u8]>; Source::ALL.len()], mut report: impl FnMut(Report<'a>)) -> Options<'a> {
     let mut options = Options::DEFAULT;
     for (source, text) in Source::ALL.into_iter().zip(texts) {
         let settings = text.unwrap_or_default().split(|&byte| byte == b',');
@@ -112,9 +109,8 @@ mod tests {
         assert_eq!(wrong, [], "{text}");
         // Each key sets its value alone.
         let others = |place: &usize| *place != id as usize;
-        let changed = (0..KEYS.len())
-            .filter(others)
-            .find(|&place| options.numbers[place] != Options::DEFAULT.numbers[place]);
+        let changed =
+            (0..KEYS.len()).filter(others).find(|&place| options.numbers[place] != Options::DEFAULT.numbers[place]);
         assert_eq!(changed, None, "{text}");
         options.number(id)
     }
@@ -220,9 +216,7 @@ mod tests {
 
     #[test]
     fn the_later_text_wins() {
-        let text = |number: usize| {
-            ["narenas:1", "narenas:2", "narenas:3", "narenas:4", "narenas:5"][number]
-        };
+        let text = |number: usize| ["narenas:1", "narenas:2", "narenas:3", "narenas:4", "narenas:5"][number];
         for last in 0..5 {
             let texts = core::array::from_fn(|at| (at <= last).then(|| text(at).as_bytes()));
             let options = parse(texts, |_| ());
@@ -234,8 +228,7 @@ mod tests {
     #[test]
     fn every_setting_is_reported_with_its_source() {
         let mut told = Vec::new();
-        let texts =
-            [Some(b"zero:true".as_slice()), None, Some(b"narena:1"), None, Some(b"utrace:true")];
+        let texts = [Some(b"zero:true".as_slice()), None, Some(b"narena:1"), None, Some(b"utrace:true")];
         parse(texts, |report| told.push((report.source, report.outcome)));
         assert_eq!(
             told,
@@ -266,11 +259,9 @@ mod tests {
     #[test]
     fn paths_hold_the_process_id_and_never_overflow() {
         let mut room = [0; PATH_BYTES];
-        for (pattern, id, expected) in [
-            ("/run/ebb/%p", 4_194_304, "/run/ebb/4194304"),
-            ("/%p-%p", 0, "/0-0"),
-            ("/plain", 7, "/plain"),
-        ] {
+        for (pattern, id, expected) in
+            [("/run/ebb/%p", 4_194_304, "/run/ebb/4194304"), ("/%p-%p", 0, "/0-0"), ("/plain", 7, "/plain")]
+        {
             let path = expand_path(pattern.as_bytes(), id, &mut room).unwrap();
             assert_eq!(path.to_str().unwrap(), expected);
         }

@@ -15,9 +15,7 @@ pub fn set<'a>(options: &mut Options<'a>, place: usize, text: &'a [u8]) -> Resul
             let chosen = words.iter().position(|word| word.to_bytes() == text);
             chosen.ok_or(Fault::BadValue)? as u64
         }
-        Shape::Number { least, most, clips, .. } => {
-            bounded(text, least.into(), most.into(), clips)?
-        }
+        Shape::Number { least, most, clips, .. } => bounded(text, least.into(), most.into(), clips)?,
         Shape::Decay => bounded(text, -1, i64::MAX.into(), false)?,
         Shape::Arenas if text == b"default" => 0,
         Shape::Arenas => bounded(text, 0, u32::MAX.into(), false)?,
@@ -154,11 +152,7 @@ fn check_path(value: &[u8]) -> Result<&[u8], Fault> {
 
 /// Writes `pattern` with the process id in place of `%p` into `room`. None if it does not fit, holds
 /// a NUL, or another `%`.
-pub fn expand_path<'a>(
-    pattern: &[u8],
-    process_id: u32,
-    room: &'a mut [u8; PATH_BYTES],
-) -> Option<&'a CStr> {
+pub fn expand_path<'a>(pattern: &[u8], process_id: u32, room: &'a mut [u8; PATH_BYTES]) -> Option<&'a CStr> {
     let mut length = 0;
     let mut push = |byte: u8| {
         *room.get_mut(length)? = byte;

@@ -20,8 +20,7 @@ struct Guarded {
 // SAFETY: used by the holder of the lock alone.
 unsafe impl Sync for Guarded {}
 
-static GUARDED: Guarded =
-    Guarded { unwinder: UnsafeCell::new(Unwinder::new()), piece: UnsafeCell::new([0; 4096]) };
+static GUARDED: Guarded = Guarded { unwinder: UnsafeCell::new(Unwinder::new()), piece: UnsafeCell::new([0; 4096]) };
 
 /// The kernel, to the walk.
 struct Kernel;

@@ -46,8 +46,7 @@ static SINCE_DUMP: AtomicU64 = AtomicU64::new(0);
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
 /// What `prof.prefix` set; the setting until then.
-static OTHER_PREFIX: Lock<Prefix> =
-    Lock::new(Rank::Profile, Prefix { bytes: [0; PREFIX_BYTES], len: None });
+static OTHER_PREFIX: Lock<Prefix> = Lock::new(Rank::Profile, Prefix { bytes: [0; PREFIX_BYTES], len: None });
 
 struct Prefix {
     bytes: [u8; PREFIX_BYTES],
@@ -157,8 +156,7 @@ impl Writer {
 
 /// Writes a dump; what it found live, or `None` if it could not be written.
 fn write(path: &CStr) -> Option<Summary> {
-    let mut writer =
-        Writer { file: HEAP.os.create_file(path)?, piece: [0; PIECE_BYTES], len: 0, works: true };
+    let mut writer = Writer { file: HEAP.os.create_file(path)?, piece: [0; PIECE_BYTES], len: 0, works: true };
     let summary = HEAP.parts.profile.dump(&HEAP.os, lg_sample(), &mut |text| writer.push(text));
     writer.push(b"\nMAPPED_LIBRARIES:\n");
     let mut room = [0; PIECE_BYTES];
@@ -196,9 +194,7 @@ pub(super) fn after_allocations(bytes: u64) {
     }
     let since = SINCE_DUMP.fetch_add(bytes, Ordering::Relaxed) + bytes;
     if since >= interval
-        && SINCE_DUMP
-            .compare_exchange(since, since % interval, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        && SINCE_DUMP.compare_exchange(since, since % interval, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     {
         write_named(Reason::Interval);
     }
@@ -248,9 +244,7 @@ pub(crate) fn at_exit() {
     line.push(b"ebbmalloc: Run jeprof on dump output for leak detail\n");
     HEAP.os.write_stderr(line.bytes());
     if is_error {
-        HEAP.os.write_stderr(
-            b"ebbmalloc: Exiting with error code because memory leaks were detected\n",
-        );
+        HEAP.os.write_stderr(b"ebbmalloc: Exiting with error code because memory leaks were detected\n");
         HEAP.os.exit(1);
     }
 }

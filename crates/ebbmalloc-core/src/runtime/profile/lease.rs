@@ -19,24 +19,19 @@ use crate::heap::Heap;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ebb_stats::profile::{
-    ACCUMULATES, ACTIVE, BY_SETTINGS, Interpreter, MOST_BYTES, Request, Switch,
-};
+use ebb_stats::profile::{ACCUMULATES, ACTIVE, BY_SETTINGS, Interpreter, MOST_BYTES, Request, Switch};
 
 /// Freed memory that is worth a thread, or a tick without a pause after it: the usual [`attention`].
 pub(crate) const START_BYTES: usize = 2 << 20;
 /// No tool comes less often.
 const MOST_LEASE_MS: u64 = 60_000;
 /// What a tracer asks for; while it is attached no time is over.
-const TRACED: Request =
-    Request { number: 0, lg_sample: 19, is_anew: true, users: 0, lease_ms: 1000 };
+const TRACED: Request = Request { number: 0, lg_sample: 19, is_anew: true, users: 0, lease_ms: 1000 };
 
 /// Kept by an attribute, since it is written from outside.
 #[used]
-static SWITCH: Switch = Switch::new(
-    (&raw const HEAP).wrapping_byte_add(Heap::<Linux>::PROFILE_TABLE).cast(),
-    START_BYTES,
-);
+static SWITCH: Switch =
+    Switch::new((&raw const HEAP).wrapping_byte_add(Heap::<Linux>::PROFILE_TABLE).cast(), START_BYTES);
 /// The request that a thread took last. The exchange picks that thread; relaxed.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// When the profile ends, by the monotonic clock in milliseconds; 0 if there is none. The exchange picks the thread

@@ -68,19 +68,12 @@ impl Rhythm {
     }
 
     /// How long to wait after a tick, `interval_ms`, or a pause of `most_ms` at most, which begins.
-    pub(super) fn wait_ms(
-        &mut self,
-        tick: &Ticked,
-        interval_ms: u64,
-        most_ms: u64,
-        pause: &Pause,
-    ) -> u64 {
+    pub(super) fn wait_ms(&mut self, tick: &Ticked, interval_ms: u64, most_ms: u64, pause: &Pause) -> u64 {
         let (now_ms, process_ns) = (HEAP.os.now_ms(), HEAP.os.process_cpu_ns());
         let elapsed_ms = now_ms.saturating_sub(self.ended_ms);
         let others_ns = process_ns.saturating_sub(self.process_ns + tick.cpu_ns);
         (self.ended_ms, self.process_ns) = (now_ms, process_ns);
-        self.small =
-            if tick.returned_bytes < START_BYTES { self.small.saturating_add(1) } else { 0 };
+        self.small = if tick.returned_bytes < START_BYTES { self.small.saturating_add(1) } else { 0 };
         if self.small < SMALL_TICKS || HEAP.is_near_limit() {
             return interval_ms;
         }

@@ -105,10 +105,7 @@ impl Purger {
 
     /// The state that is published.
     pub(crate) fn standing(&self) -> Purging {
-        Purging {
-            idle_time_ms: self.idle_time_ms(),
-            by_thread: self.has_thread() && self.schedule.is_on(),
-        }
+        Purging { idle_time_ms: self.idle_time_ms(), by_thread: self.has_thread() && self.schedule.is_on() }
     }
 
     /// After a slow operation, without a lock: does or starts what is due.
@@ -228,8 +225,7 @@ impl Purger {
             self.thread.ask_for_look();
             let cpu_ns = HEAP.os.thread_cpu_ns() - before;
             let resident_bytes = publish::after_tick(cpu_ns, self.standing());
-            let ticked =
-                Ticked { freed_bytes, returned_bytes: tick.returned_bytes, resident_bytes, cpu_ns };
+            let ticked = Ticked { freed_bytes, returned_bytes: tick.returned_bytes, resident_bytes, cpu_ns };
             let interval_ms = self.interval_ms();
             let most_ms = self.schedule.most_interval_ms();
             wait_ms = rhythm.wait_ms(&ticked, interval_ms, most_ms, &self.pause);

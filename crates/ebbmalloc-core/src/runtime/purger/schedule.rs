@@ -57,8 +57,7 @@ impl Schedule {
     /// Time between ticks, in milliseconds: T, or what a setting bounds it to.
     pub(super) fn interval_ms(&self, page_bytes: usize) -> u64 {
         let per_page_ns = self.cost().per_page_ns();
-        delay::break_even_ms(per_page_ns, page_bytes, self.memory_price())
-            .min(self.most_interval_ms())
+        delay::break_even_ms(per_page_ns, page_bytes, self.memory_price()).min(self.most_interval_ms())
     }
 
     /// The longest time between ticks that the settings allow, in milliseconds.
@@ -74,10 +73,7 @@ impl Schedule {
     }
 
     fn cost(&self) -> Cost {
-        Cost {
-            cpu_ns: self.cost_cpu_ns.load(Ordering::Relaxed),
-            pages: self.cost_pages.load(Ordering::Relaxed),
-        }
+        Cost { cpu_ns: self.cost_cpu_ns.load(Ordering::Relaxed), pages: self.cost_pages.load(Ordering::Relaxed) }
     }
 }
 
@@ -92,9 +88,7 @@ mod tests {
         let schedule = Schedule::new();
         let own = schedule.interval_ms(PAGE_BYTES);
         assert!((delay::LEAST_MS..=delay::MOST_MS).contains(&own));
-        for (bound, interval) in
-            [(Some(200), 100), (Some(5), 10), (Some(1 << 40), own), (None, own)]
-        {
+        for (bound, interval) in [(Some(200), 100), (Some(5), 10), (Some(1 << 40), own), (None, own)] {
             schedule.set_bound(bound, false);
             assert_eq!(schedule.interval_ms(PAGE_BYTES), interval, "{bound:?}");
         }

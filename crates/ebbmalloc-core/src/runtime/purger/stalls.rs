@@ -68,8 +68,7 @@ impl Watch {
         let before = self.look.replace((now_ms, total_us));
         before.is_some_and(|(then_ms, then_us)| {
             let elapsed_us = now_ms.saturating_sub(then_ms) * 1000;
-            total_us.saturating_sub(then_us) * SHARE > elapsed_us
-                && self.free_bytes + HEAP.freed_bytes() >= WORTH_BYTES
+            total_us.saturating_sub(then_us) * SHARE > elapsed_us && self.free_bytes + HEAP.freed_bytes() >= WORTH_BYTES
         })
     }
 }

@@ -20,26 +20,14 @@ fn pages_and_slots_agree_for_every_class_and_page_size() {
         for shape in shapes(page_shift) {
             for page in 0..shape.pages() {
                 let (first, behind) = shape.slots_on_page(page);
-                let (start, end) =
-                    ((page as usize) << page_shift, (page as usize + 1) << page_shift);
+                let (start, end) = ((page as usize) << page_shift, (page as usize + 1) << page_shift);
                 for slot in 0..shape.slots() as usize {
                     let touches = shape.pages_of_slot(slot) >> page & 1 == 1;
-                    assert_eq!(
-                        touches,
-                        (first..behind).contains(&slot),
-                        "{shape:?} page {page} slot {slot}"
-                    );
+                    assert_eq!(touches, (first..behind).contains(&slot), "{shape:?} page {page} slot {slot}");
                     let first_byte = shape.lead + slot * shape.class.size as usize;
                     let behind = first_byte + shape.class.size as usize;
-                    assert_eq!(
-                        touches,
-                        first_byte < end && behind > start,
-                        "{shape:?} page {page} slot {slot}"
-                    );
-                    assert!(
-                        behind <= (shape.pages() as usize) << page_shift,
-                        "{shape:?} slot {slot}"
-                    );
+                    assert_eq!(touches, first_byte < end && behind > start, "{shape:?} page {page} slot {slot}");
+                    assert!(behind <= (shape.pages() as usize) << page_shift, "{shape:?} slot {slot}");
                 }
             }
         }

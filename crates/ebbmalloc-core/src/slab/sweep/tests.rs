@@ -62,12 +62,7 @@ impl Ground {
 #[test]
 fn a_slab_that_is_whole_while_its_waste_leaves_stays() {
     assert_eq!(CLASS[CLASS_NUMBER].slots as usize, SLOTS);
-    let ground = Ground {
-        os: Fake::new(4096),
-        arena: Arena::new(),
-        metadata: Metadata::new(),
-        bin: Bin::new(),
-    };
+    let ground = Ground { os: Fake::new(4096), arena: Arena::new(), metadata: Metadata::new(), bin: Bin::new() };
     // Slabs that are made of what others have left have all pages resident, those without a slot too.
     let slots = ground.take(3);
     ground.put(&slots);

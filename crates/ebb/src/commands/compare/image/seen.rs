@@ -41,23 +41,18 @@ impl Seen {
         let anon = tree.sample().held;
         let anon = |pid: i32| anon.iter().find(|it| it.pid == pid).and_then(|it| it.anon);
         let image = |pid: i32| Elf::read(Path::new(&format!("/proc/{pid}/exe")));
-        let by_size = |pid: &&i32| {
-            (image(**pid).is_ok_and(|elf| !elf.is_static()), anon(**pid).unwrap_or_default())
-        };
+        let by_size = |pid: &&i32| (image(**pid).is_ok_and(|elf| !elf.is_static()), anon(**pid).unwrap_or_default());
         let pid = *tree.pids().iter().max_by_key(by_size).ok_or("the service has ended")?;
         let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-        let unread =
-            |error: &dyn std::fmt::Display| format!("process {pid} cannot be read: {error}");
+        let unread = |error: &dyn std::fmt::Display| format!("process {pid} cannot be read: {error}");
         let elf = Elf::read(&exe).map_err(|error| unread(&error))?;
         let program = std::fs::read_link(&exe).map_err(|error| unread(&error))?;
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
         let name = name.map_err(|error| unread(&error))?.trim().to_owned();
-        let source =
-            ebb_process::started_malloc_source(pid, LOADED).map_err(|error| unread(&error))?;
+        let source = ebb_process::started_malloc_source(pid, LOADED).map_err(|error| unread(&error))?;
         let env = environ::at_start(pid).map_err(|error| unread(&error))?;
         let text = |text: &OsStr| text.to_string_lossy().into_owned();
-        let env: BTreeMap<String, String> =
-            env.iter().map(|(key, value)| (text(key), text(value))).collect();
+        let env: BTreeMap<String, String> = env.iter().map(|(key, value)| (text(key), text(value))).collect();
         let root = Root::of(pid);
         let mut preloads = preloads(&env);
         let is_preloaded = preloads.any(|entry| {
@@ -81,20 +76,14 @@ impl Seen {
     /// The allocator that it runs on by itself, if the tool knows it.
     fn own(&self) -> Option<Allocator> {
         match &self.source {
-            MallocSource::File(path) if !self.source.is_libc() => {
-                library::recognise(path, &Elf::read(path).ok()?)
-            }
+            MallocSource::File(path) if !self.source.is_libc() => library::recognise(path, &Elf::read(path).ok()?),
             MallocSource::File(_) => Some(Allocator::Glibc),
             MallocSource::Static | MallocSource::Nobody => None,
         }
     }
 
     pub(super) fn in_words(&self) -> String {
-        let libc = if self.elf.is_static() {
-            "statically linked".to_owned()
-        } else {
-            libc_of(&self.elf).to_string()
-        };
+        let libc = if self.elf.is_static() { "statically linked".to_owned() } else { libc_of(&self.elf).to_string() };
         let (program, machine) = (&self.name, self.elf.machine);
         let malloc = match (self.own_library(), self.inside) {
             (_, Some(inside)) => format!(" has {inside}"),
@@ -110,8 +99,7 @@ impl Seen {
     /// What the image runs on by itself comes first, since the others are compared with that.
     pub(super) fn own_first(&self, mut specs: Vec<VariantSpec>) -> Vec<VariantSpec> {
         let own = self.own().map(Allocator::name);
-        let is_own =
-            |spec: &VariantSpec| Some(spec.allocator.as_str()) == own && spec.env.is_empty();
+        let is_own = |spec: &VariantSpec| Some(spec.allocator.as_str()) == own && spec.env.is_empty();
         match (specs.iter().position(is_own), self.own_library()) {
             (Some(at), _) => specs[..=at].rotate_right(1),
             (None, Some(library)) => {
@@ -123,12 +111,7 @@ impl Seen {
         specs
     }
 
-    pub(super) fn resolve(
-        &self,
-        spec: VariantSpec,
-        trial: &TrialContext,
-        folder: &Path,
-    ) -> Prepared {
+    pub(super) fn resolve(&self, spec: VariantSpec, trial: &TrialContext, folder: &Path) -> Prepared {
         let service = &trial.workload.service.env;
         let setting = |name: &str| {
             let of_image = || self.env.get(name);
@@ -153,9 +136,7 @@ impl Seen {
         }
         if self.elf.is_static() {
             return Err(match self.inside {
-                Some(inside) => format!(
-                    "{program} is statically linked and has {inside}, so nothing can be preloaded"
-                ),
+                Some(inside) => format!("{program} is statically linked and has {inside}, so nothing can be preloaded"),
                 None => format!("{program} is statically linked, so nothing can be preloaded"),
             });
         }
@@ -169,18 +150,14 @@ impl Seen {
         let name = prepared.spec.allocator.clone();
         let allocator = Allocator::from_choice(&name);
         let is_libc = allocator.is_some_and(Allocator::is_of_libc);
-        let is_own = |own: &PathBuf| {
-            Path::new(&name) == own || (allocator.is_some() && allocator == self.own())
-        };
+        let is_own = |own: &PathBuf| Path::new(&name) == own || (allocator.is_some() && allocator == self.own());
         if let Some(library) = own.clone().filter(is_own) {
             (prepared.library, prepared.is_own) = (Some(library), true);
             return Ok(());
         }
         if let (true, Some(own), false) = (is_libc, &own, self.is_preloaded) {
             let own = own.display();
-            return Err(format!(
-                "{program} is linked to {own}, so the C library's malloc is not used"
-            ));
+            return Err(format!("{program} is linked to {own}, so the C library's malloc is not used"));
         }
         // What the image preloads is not asked any more if it is an allocator; the rest stays.
         if self.env.contains_key("LD_PRELOAD") {

@@ -39,18 +39,10 @@ pub struct Side {
 }
 
 /// Reads the side that a selector names; replicas that start get `grace` looks.
-pub fn side(
-    server: &Server,
-    name: &str,
-    selector: &str,
-    times: Times,
-    grace: usize,
-) -> Result<Side, Failure> {
+pub fn side(server: &Server, name: &str, selector: &str, times: Times, grace: usize) -> Result<Side, Failure> {
     let (of, count) = resolve(server, name, selector, times)?;
     let mut replicas: BTreeMap<String, Replica> = BTreeMap::new();
-    let key = |labels: &Labels| {
-        ["cluster", "node", "instance", "cgroup"].map(|it| label(labels, it)).join("|")
-    };
+    let key = |labels: &Labels| ["cluster", "node", "instance", "cgroup"].map(|it| label(labels, it)).join("|");
     let by = "cluster, node, instance, cgroup, pod_uid";
     let series = |metric: &str| format!("max by ({by}) ({})", of.series(metric));
     server.query_range(&series("ebb_group_usage_bytes"), times, count, |labels, values| {
@@ -64,19 +56,13 @@ pub fn side(
         }
     })?;
     let mut allocators: Vec<String> = Vec::new();
-    server.series(
-        &of.series("ebb_group_info"),
-        times.from_s,
-        times.at_s(times.count),
-        |labels| {
-            let allocator = label(labels, "allocator").to_owned();
-            if !allocator.is_empty() && !allocators.contains(&allocator) {
-                allocators.push(allocator);
-            }
-        },
-    )?;
-    let allocator =
-        if allocators.is_empty() { "not known".to_owned() } else { allocators.join(", ") };
+    server.series(&of.series("ebb_group_info"), times.from_s, times.at_s(times.count), |labels| {
+        let allocator = label(labels, "allocator").to_owned();
+        if !allocator.is_empty() && !allocators.contains(&allocator) {
+            allocators.push(allocator);
+        }
+    })?;
+    let allocator = if allocators.is_empty() { "not known".to_owned() } else { allocators.join(", ") };
     let env = BTreeMap::from([("selector".to_owned(), selector.to_owned())]);
     let replicas: Vec<Replica> = replicas.into_values().collect();
     let (restarts, events) = restarts(&replicas, times);
@@ -100,17 +86,10 @@ impl Selected {
     }
 }
 
-fn resolve(
-    server: &Server,
-    name: &str,
-    selector: &str,
-    times: Times,
-) -> Result<(Selected, usize), Failure> {
+fn resolve(server: &Server, name: &str, selector: &str, times: Times) -> Result<(Selected, usize), Failure> {
     if !(selector.starts_with('{') && selector.ends_with('}')) {
         let what = format!("--live {name}: \"{selector}\" is no selector");
-        return Err(
-            Failure::usage(what).remedy("write one such as {namespace=\"shop\",pod=~\"api-.*\"}")
-        );
+        return Err(Failure::usage(what).remedy("write one such as {namespace=\"shop\",pod=~\"api-.*\"}"));
     }
     let (from_s, to_s) = (times.from_s, times.at_s(times.count));
     let mut found = 0;
@@ -177,9 +156,7 @@ fn restarts(replicas: &[Replica], times: Times) -> (Vec<Restart>, Vec<Event>) {
         let at_s = new.first() as f64 * times.step_s;
         let near = |old: &&Replica| {
             let ended_s = old.last() as f64 * times.step_s;
-            old.last() + 1 < times.count
-                && (ended_s - at_s).abs() <= TAKES_PLACE_S
-                && old.first() < new.first()
+            old.last() + 1 < times.count && (ended_s - at_s).abs() <= TAKES_PLACE_S && old.first() < new.first()
         };
         let text = match replicas.iter().find(near) {
             Some(old) if old.pod == new.pod && !new.pod.is_empty() => {

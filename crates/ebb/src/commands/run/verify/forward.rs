@@ -8,9 +8,7 @@ use std::thread;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use signal_hook::consts::{
-    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
-};
+use signal_hook::consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::siginfo::Cause;
@@ -19,8 +17,7 @@ use crate::exit::Failure;
 use ebb_process::inherited;
 
 /// What service managers and operators send. SIGKILL and SIGSTOP cannot be passed on.
-const FORWARDED: [i32; 9] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH];
+const FORWARDED: [i32; 9] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH];
 
 /// Catches the signals from [`Forwarder::install`] on and delivers them from [`Forwarder::start`] on,
 /// also signals that came in between.
@@ -35,11 +32,7 @@ impl Forwarder {
     pub(super) fn install() -> Result<Self, Failure> {
         let wanted = FORWARDED.into_iter().filter(|&signal| !inherited::is_ignored(signal));
         let signals = SignalsInfo::<WithOrigin>::new(wanted)?;
-        Ok(Self {
-            handle: signals.handle(),
-            signals: Some(signals),
-            target: Arc::new(Mutex::new(None)),
-        })
+        Ok(Self { handle: signals.handle(), signals: Some(signals), target: Arc::new(Mutex::new(None)) })
     }
 
     pub(super) fn start(&mut self, pid: Pid) -> Result<(), Failure> {

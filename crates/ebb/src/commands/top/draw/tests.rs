@@ -84,13 +84,9 @@ fn a_long_line_is_folded_between_words_and_a_long_word_is_not() {
 #[test]
 fn no_figure_is_cut_by_its_column() {
     const MB: u64 = 1_000_000;
-    for (bytes, expected) in [
-        (0, "0.0"),
-        (999 * MB, "999.0"),
-        (999_960_000, "1000"),
-        (999_999 * MB, "999999"),
-        (1_500_000 * MB, "1.5T"),
-    ] {
+    for (bytes, expected) in
+        [(0, "0.0"), (999 * MB, "999.0"), (999_960_000, "1000"), (999_999 * MB, "999999"), (1_500_000 * MB, "1.5T")]
+    {
         assert_eq!(mb(bytes), expected);
         assert!(expected.len() <= usize::from(Column::Rss.width()));
     }

@@ -24,9 +24,7 @@ fn process(pid: i32, parent: i32, group: &str, name: &str, rss: u64, held: Optio
         rss: Some(rss),
         limit: (group == "/web").then_some(2_000_000_000),
         limit_usage: (group == "/web").then_some(1_900_000_000),
-        heap: held
-            .map(heap)
-            .or((pid == 50).then(|| Heap { verdict: "no right", ..Heap::default() })),
+        heap: held.map(heap).or((pid == 50).then(|| Heap { verdict: "no right", ..Heap::default() })),
         ..Row::default()
     }
 }
@@ -49,22 +47,14 @@ pub fn example() -> Figures {
         processes: members.len(),
         rss: members.iter().map(|&at| processes[at].rss).sum(),
         heap: processes[members[0]].heap.clone().map(|heap| Heap {
-            held: members
-                .iter()
-                .filter_map(|&at| processes[at].heap.as_ref()?.held)
-                .reduce(|a, b| a + b),
+            held: members.iter().filter_map(|&at| processes[at].heap.as_ref()?.held).reduce(|a, b| a + b),
             ..heap
         }),
         ..processes[members[0]].clone()
     };
     let groups = vec![group("/web", &[0, 1, 2]), group("/db", &[3, 4])];
-    let cost = Cost {
-        share: 0.004,
-        budget: 0.01,
-        resident: Some(12 * MB),
-        clock: "03:00:00".to_owned(),
-        every_s: None,
-    };
+    let cost =
+        Cost { share: 0.004, budget: 0.01, resident: Some(12 * MB), clock: "03:00:00".to_owned(), every_s: None };
     Figures { processes, groups, cost, is_tick: true }
 }
 
@@ -176,12 +166,9 @@ fn keys_ask_for_looks_details_trims_and_snaps_of_the_selected_row() {
 #[test]
 fn a_trim_is_asked_for_and_only_y_does_it() {
     let key = Key::Process { pid: 20, started_ticks: 100 };
-    for (offered, answer, expected) in [
-        (true, "y", vec![Wish::Trim(key.clone())]),
-        (true, "Enter", vec![]),
-        (true, "n", vec![]),
-        (false, "y", vec![]),
-    ] {
+    for (offered, answer, expected) in
+        [(true, "y", vec![Wish::Trim(key.clone())]), (true, "Enter", vec![]), (true, "n", vec![]), (false, "y", vec![])]
+    {
         let (mut model, _) = after((80, 24), "T");
         model.update(Event::Forecast(key.clone(), vec!["400 MB".to_owned()], offered));
         assert_eq!(press(&mut model, answer), expected, "{answer}");
@@ -220,9 +207,7 @@ fn new_figures_keep_the_selection_and_a_frozen_screen_its_rows() {
 
 #[test]
 fn the_mouse_selects_opens_sorts_and_scrolls() {
-    let mouse = |kind, column, row| {
-        Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE })
-    };
+    let mouse = |kind, column, row| Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
     let click = |column, row| mouse(MouseEventKind::Down(MouseButton::Left), column, row);
     let (mut model, _) = after((80, 24), "");
     model.update(click(10, 4));

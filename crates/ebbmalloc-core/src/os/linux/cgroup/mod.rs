@@ -78,12 +78,7 @@ impl Linux {
         least
     }
 
-    fn headroom_in(
-        &self,
-        version: Version,
-        folder: &mut Folder,
-        scratch: &mut [u8],
-    ) -> Option<Headroom> {
+    fn headroom_in(&self, version: Version, folder: &mut Folder, scratch: &mut [u8]) -> Option<Headroom> {
         let mut bytes = |name| self.read_text(folder, name).as_text(text::limit);
         let (limit, usage) = match version {
             Version::One => (bytes(c"/memory.limit_in_bytes")?, bytes(c"/memory.usage_in_bytes")?),
@@ -105,10 +100,7 @@ impl Linux {
             let inactive = text::value(scratch.get(..read)?, key).unwrap_or(0);
             left = left.saturating_add(inactive).min(limit);
         }
-        Some(Headroom {
-            limit_bytes: usize::try_from(limit).ok()?,
-            left_bytes: usize::try_from(left).ok()?,
-        })
+        Some(Headroom { limit_bytes: usize::try_from(limit).ok()?, left_bytes: usize::try_from(left).ok()? })
     }
 
     fn processors_in(&self, version: Version, folder: &mut Folder) -> Option<usize> {
@@ -140,15 +132,9 @@ struct Texts<'a> {
 
 impl Texts<'_> {
     /// Calls `visit` with the folder of every cgroup of `controller` that the process is in.
-    fn each_cgroup(
-        &mut self,
-        controller: &[u8],
-        mut visit: impl FnMut(Version, &mut Folder, &mut [u8]),
-    ) {
+    fn each_cgroup(&mut self, controller: &[u8], mut visit: impl FnMut(Version, &mut Folder, &mut [u8])) {
         for mount in text::mounts(self.mounts) {
-            let folder = mount
-                .path_of(self.cgroups, controller)
-                .and_then(|path| Folder::new(mount.point, path));
+            let folder = mount.path_of(self.cgroups, controller).and_then(|path| Folder::new(mount.point, path));
             let Some(mut folder) = folder else {
                 continue;
             };

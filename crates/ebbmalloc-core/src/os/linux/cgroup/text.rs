@@ -124,8 +124,7 @@ mod tests {
     32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
     35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
     41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-    const HYBRID_CGROUPS: &[u8] =
-        b"9:name=systemd:/\n4:memory:/service/one\n2:cpuacct:/\n1:cpu:/\n0::/two\n";
+    const HYBRID_CGROUPS: &[u8] = b"9:name=systemd:/\n4:memory:/service/one\n2:cpuacct:/\n1:cpu:/\n0::/two\n";
 
     fn paths(mounts_text: &[u8], cgroups: &[u8], controller: &[u8]) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -149,10 +148,7 @@ mod tests {
             pairs(&[("/sys/fs/cgroup/memory", "/service/one"), ("/sys/fs/cgroup/unified", "/two")])
         );
         // The process is at the top of this one.
-        assert_eq!(
-            paths(HYBRID_MOUNTS, HYBRID_CGROUPS, b"cpu")[0],
-            ("/sys/fs/cgroup/cpu".into(), String::new())
-        );
+        assert_eq!(paths(HYBRID_MOUNTS, HYBRID_CGROUPS, b"cpu")[0], ("/sys/fs/cgroup/cpu".into(), String::new()));
     }
 
     #[test]
@@ -173,10 +169,7 @@ mod tests {
         let mounts = b"800 790 0:32 /docker/ab /sys/fs/cgroup/memory ro,nosuid master:11 - cgroup cgroup rw,memory\n";
         let at = |cgroups: &[u8]| paths(mounts, cgroups, b"memory");
         assert_eq!(at(b"5:memory:/docker/ab\n"), pairs(&[("/sys/fs/cgroup/memory", "")]));
-        assert_eq!(
-            at(b"5:memory:/docker/ab/inner\n"),
-            pairs(&[("/sys/fs/cgroup/memory", "/inner")])
-        );
+        assert_eq!(at(b"5:memory:/docker/ab/inner\n"), pairs(&[("/sys/fs/cgroup/memory", "/inner")]));
         assert_eq!(at(b"5:memory:/docker/abc\n"), [], "another container");
         assert_eq!(at(b"5:memory:/\n"), []);
     }
