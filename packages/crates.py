@@ -62,7 +62,7 @@ class Unpacked:
         patches = [f'--config=patch.crates-io.{other}.path="{self.place(other)}"' for other in sorted(needed(name, self.packages))]
         command = [components.CARGO, verb, "--quiet", *options]
         print(f"crates: {name}: {' '.join(map(str, command))}", flush=True)
-        environment = os.environ | {"CARGO_TARGET_DIR": str(TARGET / "crates"), "CARGO_PROFILE_DEV_DEBUG": "0"} | environment
+        environment = os.environ | {"CARGO_TARGET_DIR": str(TARGET / "crates"), "CARGO_PROFILE_DEV_DEBUG": "line-tables-only"} | environment
         return subprocess.run([*command, *patches], cwd=self.place(name), env=environment).returncode == 0
 
     def tested(self, name: str) -> bool:
