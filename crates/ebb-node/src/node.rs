@@ -345,9 +345,8 @@ fn found(options: &Options) -> BTreeMap<String, Found> {
 
 fn group(found: Found, keys: Vec<Key>, earlier: Option<Group>) -> Group {
     let cgroup = (!found.place.is_root()).then(|| {
-        let mut cgroup = found.place.read();
-        cgroup.pids = keys.iter().map(|key| key.pid).collect();
-        cgroup
+        let pids = keys.iter().map(|key| key.pid).collect();
+        Cgroup { pids, ..found.place.figures() }
     });
     let mut group = Group {
         identity: found.identity,

@@ -15,7 +15,8 @@ mod place;
 pub use place::Place;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::snapshot::{Cgroup, CgroupParts, Stress};
@@ -24,17 +25,23 @@ use crate::snapshot::{Cgroup, CgroupParts, Stress};
 const NO_LIMIT: u64 = 1 << 62;
 /// More levels than any hierarchy has; a link that leads in circles ends there.
 const MOST_LEVELS: usize = 64;
+/// The longest of its files, `memory.stat`, is shorter.
+const TEXT_BYTES: usize = 4096;
 
 impl Place {
-    /// Its figures. `others_anon` is left to the caller, who knows which processes are whose.
+    /// Its figures and its processes. `others_anon` is left to the caller, who knows which processes are whose.
     pub fn read(&self) -> Cgroup {
+        Cgroup { pids: self.pids(), ..self.figures() }
+    }
+
+    /// Its figures, without its processes.
+    pub fn figures(&self) -> Cgroup {
         let mut cgroup = match self.version {
             1 => self.read_v1(),
             _ => self.read_v2(),
         };
         cgroup.path = self.path();
         cgroup.version = self.version;
-        cgroup.pids = self.pids();
         if let Some((limit, folder)) = self.limit() {
             let below = folder.strip_prefix(&self.mount).unwrap_or(&folder);
             cgroup.limit = Some(limit);
@@ -52,7 +59,7 @@ impl Place {
         let part = |name: &str| stat.get(name).copied();
         let events = table(&self.folder.join("memory.events"));
         let cpu = table(&self.folder.join("cpu.stat"));
-        let pressure = fs::read_to_string(self.folder.join("memory.pressure")).unwrap_or_default();
+        let pressure = text(&self.folder.join("memory.pressure")).unwrap_or_default();
         Cgroup {
             usage: number(&self.folder.join("memory.current")),
             high: number(&self.folder.join("memory.high")),
@@ -171,19 +178,26 @@ impl Place {
 
 /// Of both versions; "no quota" is -1 and `max`, which are no such numbers.
 fn has_cpu_quota(folder: &Path) -> bool {
-    let max = fs::read_to_string(folder.join("cpu.max")).unwrap_or_default();
+    let max = text(&folder.join("cpu.max")).unwrap_or_default();
     let quota = max.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
     quota.or_else(|| number(&folder.join("cpu.cfs_quota_us"))).is_some()
 }
 
+/// What is in a file. Its length is not asked for, as `fs::read_to_string` does: the kernel knows none, and many are read often.
+fn text(path: &Path) -> Option<String> {
+    let mut text = String::with_capacity(TEXT_BYTES);
+    File::open(path).ok()?.take(u64::MAX).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// A file with one number; `max` is no number.
 fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    text(path)?.trim().parse().ok()
 }
 
 /// A file of names and numbers, one a line.
 fn table(path: &Path) -> BTreeMap<String, u64> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let text = text(path).unwrap_or_default();
     text.lines()
         .filter_map(|line| {
             let (name, value) = line.split_once(' ')?;
@@ -203,6 +217,8 @@ fn average_60(text: &str, line: &str) -> Option<f64> {
 mod tests {
     //! Folders of both versions and this process's own cgroup. Those of version 2 are of a real kernel, recorded by
     //! `ci/vm/record.sh` (kernel and day: `ci/vm/recorded/machine`); what it cannot be brought to show is written by hand.
+
+    use std::fs;
 
     use super::*;
 
