@@ -10,7 +10,8 @@
 
 use crate::heap::Unsupported;
 use crate::memory::Reader;
-use crate::target::Target;
+use crate::space::Space;
+use crate::target::{Mapping, Target};
 
 mod arenas;
 mod arrays;
@@ -54,7 +55,7 @@ impl Python {
     pub fn read(target: &Target, blocks: &[(u64, u64)]) -> Result<Self, Unsupported> {
         let mut found = Found::of(target)?;
         let (arrays, arenas) = found.arenas()?;
-        let Found { place, layout, mut reader } = found;
+        let Found { place, layout, mut reader, .. } = found;
         let buffers = buffers::owners(&mut reader, blocks, &arrays, &layout, place.type_of_types)?;
         // At the end: the collectors' lists may be longer than there is time.
         let interpreters = interpreters(&mut reader, place.runtime, &layout)?;
@@ -75,6 +76,7 @@ struct Found<'a> {
     place: locate::Place,
     layout: Layout,
     reader: Reader<'a>,
+    mappings: Vec<Mapping>,
 }
 
 impl<'a> Found<'a> {
@@ -83,13 +85,14 @@ impl<'a> Found<'a> {
         let place = locate::runtime(target, &mappings)?;
         let mut reader = Reader::new(target.memory());
         let layout = Layout::of(&mut reader, &place)?;
-        Ok(Self { place, layout, reader })
+        Ok(Self { place, layout, reader, mappings })
     }
 
     /// Where the arrays of pymalloc's arenas are, and what is in them.
     fn arenas(&mut self) -> Result<(Vec<u64>, Option<Arenas>), Unsupported> {
-        let Self { place, layout, reader } = self;
-        let Some(first) = arrays::find(reader, &place.data, &place.anonymous, layout)? else {
+        let Self { place, layout, reader, mappings } = self;
+        let space = Space { memory: reader.memory(), mappings };
+        let Some(first) = arrays::find(space, reader, &place.data, layout)? else {
             return Ok((Vec::new(), None));
         };
         let arrays = if place.version < OWN_ARENAS {

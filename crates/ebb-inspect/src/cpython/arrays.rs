@@ -8,6 +8,7 @@
 
 use crate::exact::usize_of;
 use crate::memory::{Presence, Reader, Unreadable, unless_torn};
+use crate::space::Space;
 
 use super::arenas::{FIRST_RECORDS, record};
 use super::layout::Layout;
@@ -83,20 +84,16 @@ pub(super) fn of_interpreters(
     Ok(arrays)
 }
 
-/// The first array that a word of the writable `data` of the file that defines the runtime points to. It lies in `anonymous`
-/// memory (ordered): so most words are not followed.
+/// The first array that a word of the writable `data` of the file that defines the runtime points to. It lies in own
+/// memory of no file: so most words are not followed.
 pub(super) fn find(
+    space: Space<'_>,
     reader: &mut Reader<'_>,
     data: &[(u64, u64)],
-    anonymous: &[(u64, u64)],
     layout: &Layout,
 ) -> Result<Option<First>, Unreadable> {
     let mut first: Option<First> = None;
     let page_bytes = reader.memory().page_bytes();
-    let is_anonymous = |address: u64| {
-        let next = anonymous.partition_point(|(start, _)| *start <= address);
-        next.checked_sub(1).is_some_and(|at| address < anonymous[at].1)
-    };
     for &(start, end) in data {
         let presence = Presence::read(reader.memory(), start, end)?;
         for (run, len) in presence.runs(start, end) {
@@ -109,7 +106,7 @@ pub(super) fn find(
                     let array = u64::from_ne_bytes(*word);
                     match &mut first {
                         Some(first) if first.array == array => first.words.push(at),
-                        None if is_anonymous(array) && is_array(reader, array, layout) => {
+                        None if space.own(array).is_some() && is_array(reader, array, layout) => {
                             let words = vec![at];
                             first = Some(First { array, words });
                         }

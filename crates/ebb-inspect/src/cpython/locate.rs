@@ -26,8 +26,6 @@ pub(super) struct Place {
     pub(super) version: (u8, u8),
     /// The writable data of the file that defines it.
     pub(super) data: Vec<(u64, u64)>,
-    /// The writable mappings without a file, in the order of addresses.
-    pub(super) anonymous: Vec<(u64, u64)>,
 }
 
 /// A file that defines the runtime, and what its symbols say.
@@ -48,7 +46,6 @@ pub(super) fn runtime(target: &Target, mappings: &[Mapping]) -> Result<Place, Un
         type_of_code: found.type_of_code,
         version,
         data: data(mappings, found.file),
-        anonymous: anonymous(mappings),
     })
 }
 
@@ -135,11 +132,6 @@ fn data(mappings: &[Mapping], file: &Path) -> Vec<(u64, u64)> {
         }
     }
     data
-}
-
-fn anonymous(mappings: &[Mapping]) -> Vec<(u64, u64)> {
-    let own = mappings.iter().filter(|mapping| mapping.is_own_data() && mapping.file().is_none());
-    own.map(|mapping| (mapping.start, mapping.end)).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::layout::{Gc, Layout};
 use super::*;
-use crate::memory::fake::FakeMemory;
+use crate::memory::fake::{FakeMemory, mapping};
+use crate::target::Backing;
 
 const BASE: u64 = 0x10_0000;
 const LAYOUT: Layout = Layout {
@@ -106,14 +107,8 @@ fn a_table_of_another_build_is_refused() {
         memory.write(BASE, b"xdebugpy");
         memory.write_word(BASE + 8, version);
         memory.write_word(BASE + 16, free_threaded);
-        let place = locate::Place {
-            runtime: BASE,
-            type_of_types: 0,
-            type_of_code: 0,
-            version: (3, 14),
-            data: Vec::new(),
-            anonymous: Vec::new(),
-        };
+        let place =
+            locate::Place { runtime: BASE, type_of_types: 0, type_of_code: 0, version: (3, 14), data: Vec::new() };
         Layout::of(&mut Reader::new(&memory), &place)
     };
     assert!(table(0x030e_0af0, 0).is_ok());
@@ -145,7 +140,9 @@ proptest! {
         let _ = interpreters(&mut reader, BASE, &LAYOUT);
         let _ = collector::read(&mut reader, BASE, LAYOUT.frozen);
         let end = BASE + words.len() as u64 * 8;
-        let found = arrays::find(&mut reader, &[(BASE, end)], &[(BASE, end)], &LAYOUT);
+        let own = [mapping(BASE, end - BASE, Backing::Anonymous)];
+        let space = Space { memory: &memory, mappings: &own };
+        let found = arrays::find(space, &mut reader, &[(BASE, end)], &LAYOUT);
         let found = found.ok().flatten();
         let interpreters = [(BASE + 64, 1), (BASE, 0)];
         let arrays = found.and_then(|first| {
